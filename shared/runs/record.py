@@ -1,0 +1,105 @@
+"""The record of a run as it is read: what is not known yet is absent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.runs.identity import RunIdentity
+from shared.runs.lifecycle import Status, is_terminal
+
+
+def rfc3339(milliseconds: int) -> str:
+    """Milliseconds since the epoch as RFC 3339 in UTC with milliseconds."""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{milliseconds % 1000:03d}Z"
+
+
+_TIMES = (
+    "created_at",
+    "ready_at",
+    "started_at",
+    "finished_at",
+    "cancel_requested_at",
+    "deadline_at",
+    "last_event_at",
+)
+_PUBLIC_TEXTS = ("code", "message", "cancel_reason", "worker", "incident", "parent_run_id")
+_OPERATOR_TEXTS = ("detail", "cancel_by", "cancel_cause", "host", "policy")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run's facts; times are milliseconds since the epoch by the clock of Redis."""
+
+    key: str
+    identity: RunIdentity
+    agent: str
+    status: Status
+    last_seq: int
+    attempt: int
+    execution: str | None
+    outcome: dict[str, Any] | None
+    times: Mapping[str, int]
+    texts: Mapping[str, str]
+    pid: int | None = None
+    bytes: int = 0
+
+    @classmethod
+    def from_fields(cls, key: str, fields: Mapping[bytes, bytes], last_seq: int) -> RunRecord:
+        """Reads the stored hash."""
+        texts = {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
+        return cls(
+            key=key,
+            identity=RunIdentity(texts["actor"], texts["thread_id"], texts["run_id"]),
+            agent=texts["agent"],
+            status=Status(texts["status"]),
+            last_seq=last_seq,
+            attempt=int(texts.get("attempt", 0)),
+            execution=texts.get("execution"),
+            outcome=json.loads(texts["outcome"]) if "outcome" in texts else None,
+            times={name: int(float(texts[name])) for name in _TIMES if name in texts},
+            texts={name: texts[name] for name in (*_PUBLIC_TEXTS, *_OPERATOR_TEXTS) if name in texts},
+            pid=int(texts["pid"]) if "pid" in texts else None,
+            bytes=int(texts.get("bytes", 0)),
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the outcome is recorded."""
+        return is_terminal(self.status)
+
+    def public(self) -> dict[str, Any]:
+        """The record as its owner reads it (JSON, snake_case, absent members left out)."""
+        shown: dict[str, Any] = {
+            "key": self.key,
+            "actor": self.identity.actor,
+            "thread_id": self.identity.thread_id,
+            "run_id": self.identity.run_id,
+            "agent": self.agent,
+            "status": str(self.status),
+            "last_seq": self.last_seq,
+        }
+        if self.outcome is not None:
+            shown["outcome"] = self.outcome
+        if self.attempt:
+            shown["attempt"] = self.attempt
+        shown |= {name: self.texts[name] for name in _PUBLIC_TEXTS if name in self.texts}
+        shown |= {name: rfc3339(moment) for name, moment in self.times.items() if name in _PUBLIC_TIMES}
+        return shown
+
+    def operator_view(self) -> dict[str, Any]:
+        """The record with what only operators read: failure detail, host, pid, who asked for the stop."""
+        shown = self.public()
+        shown |= {name: self.texts[name] for name in _OPERATOR_TEXTS if name in self.texts}
+        shown |= {name: rfc3339(moment) for name, moment in self.times.items()}
+        if self.pid is not None:
+            shown["pid"] = self.pid
+        shown["bytes"] = self.bytes
+        return shown
+
+
+_PUBLIC_TIMES = frozenset({"created_at", "started_at", "finished_at", "cancel_requested_at"})

@@ -1,0 +1,84 @@
+"""What the scripts answer, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from shared.runs.identity import RunIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """``state`` is ``ready`` (enqueue it), ``waiting`` (its turn comes later), ``known`` (the identity was
+    accepted before), ``expired`` (only a tombstone is left), ``busy`` or ``crowded`` (the thread refuses);
+    ``front`` lists the runs in front of it, the active one first."""
+
+    state: Literal["ready", "waiting", "known", "expired", "busy", "crowded"]
+    front: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run in this worker's hands; ``seconds_left`` counts to its deadline from the moment of the answer."""
+
+    key: str
+    execution: str
+    identity: RunIdentity
+    agent: str
+    attempt: int
+    input: bytes
+    last_seq: int
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """``state``: ``ok`` | ``gap`` (the log holds only ``last_seq`` frames) | ``lost`` | ``unclaimed`` | ``gone``."""
+
+    state: Literal["ok", "gap", "lost", "unclaimed", "gone"]
+    last_seq: int = 0
+    cancel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """``state``: ``finished`` | ``repeated`` | ``ended`` (``status`` tells how, somebody else was first)
+    | ``gap`` | ``lost`` | ``unclaimed`` | ``gone``; ``successor`` is the run whose turn has come: enqueue it."""
+
+    state: Literal["finished", "repeated", "ended", "gap", "lost", "unclaimed", "gone"]
+    last_seq: int = 0
+    status: str | None = None
+    successor: str | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether this very ending is what the record says."""
+        return self.state in {"finished", "repeated"}
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAnswer:
+    """``state``: ``requested`` (running) | ``fenced`` (was queued: end it now with ``execution``) | ``ended`` | ``unknown``."""
+
+    state: Literal["requested", "fenced", "ended", "unknown"]
+    execution: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A run taken away from its execution; whoever holds it ends it with ``execution``."""
+
+    key: str
+    execution: str
+    ending: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the sweep found in one bucket: run keys to end, to enqueue again, to time out, to expire."""
+
+    late: tuple[str, ...]
+    hints: tuple[str, ...]
+    timeouts: tuple[str, ...]
+    old: tuple[str, ...]

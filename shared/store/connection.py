@@ -1,0 +1,74 @@
+"""The clients: short timeouts, keepalive and no blind retries, because a repeated command may act twice."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import OutOfMemoryError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from shared.store.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+
+SOCKET_TIMEOUT_SECONDS = 2.0
+
+Client = redis.Redis
+Result = TypeVar("Result")
+
+_KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}.items()
+    if hasattr(socket, name)
+}
+
+
+def connect(
+    url: str, *, timeout: float | None = SOCKET_TIMEOUT_SECONDS, max_connections: int = 128
+) -> Client:
+    """A client for ``url``; answers are bytes, a wait for a free connection is bounded by ``timeout``."""
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": timeout,
+        "socket_connect_timeout": SOCKET_TIMEOUT_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "max_connections": max_connections,
+        "timeout": SOCKET_TIMEOUT_SECONDS,
+    }
+    if not url.startswith("unix://"):
+        options |= {"socket_keepalive": True, "socket_keepalive_options": _KEEPALIVE}
+    return redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(url, **options))
+
+
+def translate(error: RedisError) -> StoreError:
+    """The store's own word for a failure of the client library."""
+    if isinstance(error, OutOfMemoryError):
+        return StoreFull("Redis is at its memory limit")
+    if isinstance(error, RedisTimeoutError):
+        return StoreUncertain("Redis did not answer in time")
+    if isinstance(error, RedisConnectionError):
+        text = str(error)
+        lost = "while reading" in text.lower() or "closed by server" in text.lower()
+        return StoreUncertain("the answer of Redis was lost") if lost else StoreUnavailable("Redis cannot be reached")
+    return StoreUnavailable(f"Redis refused a command ({type(error).__name__})")
+
+
+def ask(call: Callable[[], Result], *, tries: int = 2) -> Result:
+    """Carries out a call that is safe to repeat; raises ``StoreError`` after the last try.
+
+    Two tries with a socket timeout of 2 s keep every answer within 5 s.
+    """
+    for left in range(tries - 1, -1, -1):
+        try:
+            return call()
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            if not left:
+                raise translate(error) from error
+        except RedisError as error:
+            raise translate(error) from error
+    raise AssertionError("tries must be positive")

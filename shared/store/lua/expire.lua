@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- Deletes an ended run past its retention and leaves a tombstone on its identity.
+-- keys: run record
+-- args: prefix, key, retention ms, tombstone ms
+-- result: 1 when something was deleted, else 0
+local p, key = ARGV[1], ARGV[2]
+local r = redis.call('HMGET', KEYS[1], 'finished_at', 'actor_digest', 'thread_digest')
+if r[1] and tonumber(r[1]) > clock() - ARGV[3] then return 0 end
+redis.call('ZREM', p .. 'ended', key)
+redis.call('ZREM', p .. 'runs', key)
+if r[2] then
+  redis.call('ZREM', p .. 'actor:' .. r[2], key)
+  redis.call('ZREM', p .. 'thread:' .. r[3], key)
+  redis.call('SET', p .. 'tomb:' .. key, '1', 'PX', ARGV[4])
+end
+redis.call('DEL', KEYS[1], p .. 'log:' .. key, p .. 'input:' .. key)
+return 1

@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- Closing events, terminal event, record, indexes and the thread's next turn in one step; the first finisher wins.
+-- keys: run record, log
+-- args: prefix, key, execution id, expected first seq, allowed statuses, status, retention ms, bytes of the frames,
+--       doorbell limit, channel, number of fields, fields (name, value) ..., frames ...
+-- result: {'finished', last seq, successor key or '', now} | {'repeated', last seq} | {'ended', status}
+--         | {'gap', log length} | {'lost', status} | {'unclaimed'} | {'gone'}
+local p, key = ARGV[1], ARGV[2]
+local r = redis.call('HMGET', KEYS[1], 'status', 'execution', 'actor_digest', 'thread_digest', 'finished_at', 'bytes',
+  'agent', 'cancel_requested_at')
+local status = r[1]
+if not status then return {'gone'} end
+local length = redis.call('LLEN', KEYS[2])
+if r[5] then
+  if r[2] == ARGV[3] then return {'repeated', length} end
+  return {'ended', status}
+end
+if status == 'queued' and not r[2] then return {'unclaimed'} end
+if r[2] ~= ARGV[3] or not among(ARGV[5], status) then return {'lost', status} end
+if tonumber(ARGV[4]) ~= length + 1 then return {'gap', length} end
+local now, first_frame = clock(), 12 + ARGV[11] * 2
+for from = first_frame, #ARGV, 4000 do
+  redis.call('RPUSH', KEYS[2], unpack(ARGV, from, math.min(from + 3999, #ARGV)))
+end
+local code = ''
+for at = 12, first_frame - 1, 2 do
+  redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1])
+  if ARGV[at] == 'code' then code = ARGV[at + 1] end
+end
+redis.call('HSET', KEYS[1], 'status', ARGV[6], 'finished_at', now, 'last_event_at', now,
+  'bytes', string.format('%d', r[6] + ARGV[8]))
+redis.call('HDEL', KEYS[1], 'ending')
+redis.call('ZREM', p .. 'leases', key)
+redis.call('ZREM', p .. 'ready', key)
+redis.call('ZADD', p .. 'ended', now, key)
+if redis.call('HINCRBY', p .. 'active', r[3], -1) <= 0 then redis.call('HDEL', p .. 'active', r[3]) end
+local minute = p .. 'stats:' .. string.format('%d', math.floor(now / 60000))
+redis.call('HINCRBY', minute, r[7] .. '|' .. ARGV[6] .. '|' .. code, 1)
+redis.call('EXPIRE', minute, 172800)
+local keep = string.format('%d', ARGV[7] + 86400000)
+redis.call('PEXPIRE', KEYS[1], keep)
+redis.call('PEXPIRE', KEYS[2], keep)
+redis.call('PEXPIRE', p .. 'input:' .. key, keep)
+local successor = promote(p, key, r[4], now)
+local count = #ARGV - first_frame + 1
+local head = ARGV[4] .. ' ' .. count .. '\n'
+if tonumber(ARGV[8]) <= tonumber(ARGV[9]) then
+  redis.call('PUBLISH', ARGV[10], head .. table.concat(ARGV, '', first_frame))
+else
+  redis.call('PUBLISH', ARGV[10], head)
+end
+return {'finished', length + count, successor, now}

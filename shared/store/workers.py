@@ -1,0 +1,82 @@
+"""What live workers tell of themselves: heartbeats, and the catalogue of agents they have."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from shared.store import keys
+from shared.store.connection import Client, ask
+
+HEARTBEAT_SECONDS = 2.0
+"""Pause between two heartbeats of a worker."""
+
+SILENT_SECONDS = 15
+"""A worker not heard of for this long is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBeat:
+    """One worker's last heartbeat; ``facts`` holds host, pid, pool, slots, busy, versions, started_at."""
+
+    name: str
+    facts: dict[str, Any]
+
+
+class Workers:
+    """Heartbeats and the agent catalogue. Methods raise ``StoreError`` when Redis does not answer."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def beat(self, name: str, facts: dict[str, Any], agents: dict[str, dict[str, Any]]) -> None:
+        """Writes a heartbeat; ``agents`` maps name -> description, capabilities, policy."""
+
+        def write() -> None:
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.set(keys.worker(name), json.dumps(facts), ex=SILENT_SECONDS)
+            pipeline.sadd(keys.WORKERS, name)
+            if agents:
+                pipeline.hset(
+                    keys.AGENTS, mapping={agent: json.dumps(facts) for agent, facts in agents.items()}
+                )
+            pipeline.execute()
+
+        ask(write)
+
+    def leave(self, name: str) -> None:
+        """Takes a worker that stops out of the list."""
+
+        def write() -> None:
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.delete(keys.worker(name))
+            pipeline.srem(keys.WORKERS, name)
+            pipeline.execute()
+
+        ask(write)
+
+    def alive(self) -> list[WorkerBeat]:
+        """Workers heard of within ``SILENT_SECONDS``."""
+        names = sorted(member.decode() for member in ask(lambda: self.client.smembers(keys.WORKERS)))
+        if not names:
+            return []
+        beats = ask(lambda: self.client.mget([keys.worker(name) for name in names]))
+        gone = [name for name, beat in zip(names, beats, strict=True) if beat is None]
+        if gone:
+            ask(lambda: self.client.srem(keys.WORKERS, *gone))
+        return [
+            WorkerBeat(name, json.loads(beat))
+            for name, beat in zip(names, beats, strict=True)
+            if beat is not None
+        ]
+
+    def agents(self) -> dict[str, dict[str, Any]]:
+        """Every agent that a worker of this installation has offered; empty when none was ever seen."""
+        stored = ask(lambda: self.client.hgetall(keys.AGENTS))
+        return {name.decode(): json.loads(facts) for name, facts in sorted(stored.items())}
+
+    def forget_agents(self, names: list[str]) -> None:
+        """Takes agents out of the catalogue that no worker offers any more."""
+        if names:
+            ask(lambda: self.client.hdel(keys.AGENTS, *names))

@@ -1,0 +1,37 @@
+"""Queue messages: built by hand, equal to Celery's own."""
+
+from __future__ import annotations
+
+import json
+
+from shared.queue import TASK, Queue
+
+
+def test_the_prepared_message_is_the_one_that_celery_itself_would_send(settings, store):
+    queue = Queue(settings, store)
+    queue.enqueue("b0key")
+    ours = json.loads(store.client.lpop(settings.queue))
+    queue.app.send_task(TASK, args=("b0key",), task_id="b0key", queue=settings.queue, ignore_result=True)
+    theirs = json.loads(store.client.lpop(settings.queue))
+    for message in (ours, theirs):
+        message["headers"].pop("origin")
+        message["headers"].pop("argsrepr")
+        message["properties"].pop("delivery_tag")
+        message["properties"].pop("reply_to")
+    assert ours == theirs
+
+
+def test_an_enqueue_without_redis_is_logged_and_not_raised(settings, own_server):
+    from shared.store.store import open_store
+
+    lost = settings.model_copy(update={"redis_url": own_server.url})
+    queue = Queue(lost, open_store(lost))
+    own_server.kill()
+    queue.enqueue("b0key")
+
+
+def test_the_depth_counts_messages(settings, store):
+    queue = Queue(settings, store)
+    queue.enqueue("b0a")
+    queue.enqueue("b0b")
+    assert queue.depth() == 2
