@@ -27,7 +27,8 @@ def configure(level: str = "info", style: str = "json") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS.get(level, logging.INFO)),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Asked for anew by every line: standard error may be replaced meanwhile.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
 

@@ -122,7 +122,8 @@ def prepared_message(key: str, queue: str) -> bytes:
         "body_encoding": "base64",
         "delivery_tag": str(uuid.uuid4()),
     }
-    body = base64.b64encode(json.dumps([[key], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}]).encode()).decode()
+    embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    body = base64.b64encode(json.dumps([[key], {}, embedded]).encode()).decode()
     return json.dumps(
         {
             "body": body,

@@ -66,7 +66,7 @@ class Settings(BaseSettings):
         default=3600, gt=0, description="Longest time from claim to ending; then `deadline_exceeded`."
     )
     queue_timeout_seconds: float = Field(
-        default=900, gt=0, description="Longest wait for a worker since the run became ready; then `queue_timeout`."
+        default=900, gt=0, description="Longest wait for a worker once ready; then `queue_timeout`."
     )
     retention_seconds: float = Field(
         default=86_400, gt=0, description="How long an ended run stays readable."
@@ -106,7 +106,9 @@ class Settings(BaseSettings):
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", validation_alias=AliasChoices("OUTLAST_LOG_LEVEL", "LOG_LEVEL"), description="Log level."
+        default="info",
+        validation_alias=AliasChoices("OUTLAST_LOG_LEVEL", "LOG_LEVEL"),
+        description="Lowest level that is written.",
     )
     log_format: Literal["json", "text"] = Field(
         default="json", description="One JSON object per line, or text for people."

@@ -1,4 +1,4 @@
-"""Fixtures over real infrastructure: a private Redis server, settings, a store, and waiting with a deadline."""
+"""Fixtures over real infrastructure: a private Redis, settings, a store, and waiting with a deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from shared.store.store import Store, open_store
 
 Value = TypeVar("Value")
 
-for _name in [name for name in os.environ if name.startswith("OUTLAST_") or name in {"REDIS_URL", "CELERY_BROKER_URL"}]:
+_FOREIGN = {"REDIS_URL", "CELERY_BROKER_URL"}
+for _name in [name for name in os.environ if name.startswith("OUTLAST_") or name in _FOREIGN]:
     del os.environ[_name]
 
 

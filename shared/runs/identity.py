@@ -37,7 +37,7 @@ def short_digest(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """Who asked, in which conversation, for which run; the actor is the only part the client does not choose."""
+    """Who asked, in which conversation, for which run; the client chooses all but the actor."""
 
     actor: str
     thread_id: str

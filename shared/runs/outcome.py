@@ -42,7 +42,7 @@ SENTENCES: dict[FailureCode, str] = {
     FailureCode.PROVIDER_ERROR: "The model provider answered with an error.",
     FailureCode.DEADLINE_EXCEEDED: "The run took longer than its deadline allows.",
     FailureCode.QUEUE_TIMEOUT: "No worker took the run in time.",
-    FailureCode.WORKER_LOST: "The worker that executed the run was lost; the effect of unfinished tool calls is unknown.",
+    FailureCode.WORKER_LOST: "The worker was lost; the effect of unfinished tool calls is unknown.",
     FailureCode.WORKER_SHUTDOWN: "The worker was stopped before the run had ended.",
     FailureCode.UNKNOWN_AGENT: "No worker has the agent that this run names.",
 }

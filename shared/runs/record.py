@@ -27,8 +27,8 @@ _TIMES = (
     "deadline_at",
     "last_event_at",
 )
-_PUBLIC_TEXTS = ("code", "message", "cancel_reason", "worker", "incident", "parent_run_id")
-_OPERATOR_TEXTS = ("detail", "cancel_by", "cancel_cause", "host", "policy")
+_PUBLIC_TEXTS = ("code", "message", "cancel_reason", "worker", "incident")
+_OPERATOR_TEXTS = ("parent_run_id", "detail", "cancel_by", "cancel_cause", "host", "policy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class RunRecord:
     times: Mapping[str, int]
     texts: Mapping[str, str]
     pid: int | None = None
-    bytes: int = 0
+    size: int = 0
 
     @classmethod
     def from_fields(cls, key: str, fields: Mapping[bytes, bytes], last_seq: int) -> RunRecord:
@@ -64,7 +64,7 @@ class RunRecord:
             times={name: int(float(texts[name])) for name in _TIMES if name in texts},
             texts={name: texts[name] for name in (*_PUBLIC_TEXTS, *_OPERATOR_TEXTS) if name in texts},
             pid=int(texts["pid"]) if "pid" in texts else None,
-            bytes=int(texts.get("bytes", 0)),
+            size=int(texts.get("bytes", 0)),
         )
 
     @property
@@ -98,7 +98,7 @@ class RunRecord:
         shown |= {name: rfc3339(moment) for name, moment in self.times.items()}
         if self.pid is not None:
             shown["pid"] = self.pid
-        shown["bytes"] = self.bytes
+        shown["bytes"] = self.size
         return shown
 
 

@@ -10,9 +10,11 @@ from shared.runs.identity import RunIdentity
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """``state`` is ``ready`` (enqueue it), ``waiting`` (its turn comes later), ``known`` (the identity was
-    accepted before), ``expired`` (only a tombstone is left), ``busy`` or ``crowded`` (the thread refuses);
-    ``front`` lists the runs in front of it, the active one first."""
+    """What became of a submit; ``front`` lists the runs in front of it, the active one first.
+
+    ``ready`` (enqueue it), ``waiting`` (its turn comes later), ``known`` (the identity was accepted before),
+    ``expired`` (only a tombstone is left), ``busy`` or ``crowded`` (the thread refuses).
+    """
 
     state: Literal["ready", "waiting", "known", "expired", "busy", "crowded"]
     front: tuple[str, ...] = ()
@@ -34,7 +36,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """``state``: ``ok`` | ``gap`` (the log holds only ``last_seq`` frames) | ``lost`` | ``unclaimed`` | ``gone``."""
+    """``gap`` means that the log holds only ``last_seq`` frames, ``lost`` that another owns the run."""
 
     state: Literal["ok", "gap", "lost", "unclaimed", "gone"]
     last_seq: int = 0
@@ -43,8 +45,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """``state``: ``finished`` | ``repeated`` | ``ended`` (``status`` tells how, somebody else was first)
-    | ``gap`` | ``lost`` | ``unclaimed`` | ``gone``; ``successor`` is the run whose turn has come: enqueue it."""
+    """``ended`` means that somebody else was first, and ``status`` how; enqueue the ``successor``."""
 
     state: Literal["finished", "repeated", "ended", "gap", "lost", "unclaimed", "gone"]
     last_seq: int = 0
@@ -58,20 +59,20 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelAnswer:
-    """``state``: ``requested`` (running) | ``fenced`` (was queued: end it now with ``execution``) | ``ended`` | ``unknown``."""
-
-    state: Literal["requested", "fenced", "ended", "unknown"]
-    execution: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Fence:
     """A run taken away from its execution; whoever holds it ends it with ``execution``."""
 
     key: str
     execution: str
     ending: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAnswer:
+    """``requested`` means running, ``fenced`` that it was queued: end it now by its ``fence``."""
+
+    state: Literal["requested", "fenced", "ended", "unknown"]
+    fence: Fence | None = None
 
 
 @dataclass(frozen=True, slots=True)

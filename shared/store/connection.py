@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -18,7 +18,6 @@ from shared.store.errors import StoreError, StoreFull, StoreUnavailable, StoreUn
 SOCKET_TIMEOUT_SECONDS = 2.0
 
 Client = redis.Redis
-Result = TypeVar("Result")
 
 _KEEPALIVE = {
     getattr(socket, name): value
@@ -54,11 +53,13 @@ def translate(error: RedisError) -> StoreError:
     if isinstance(error, RedisConnectionError):
         text = str(error)
         lost = "while reading" in text.lower() or "closed by server" in text.lower()
-        return StoreUncertain("the answer of Redis was lost") if lost else StoreUnavailable("Redis cannot be reached")
+        if lost:
+            return StoreUncertain("the answer of Redis was lost")
+        return StoreUnavailable("Redis cannot be reached")
     return StoreUnavailable(f"Redis refused a command ({type(error).__name__})")
 
 
-def ask(call: Callable[[], Result], *, tries: int = 2) -> Result:
+def ask(call: Callable[[], Any], *, tries: int = 2) -> Any:
     """Carries out a call that is safe to repeat; raises ``StoreError`` after the last try.
 
     Two tries with a socket timeout of 2 s keep every answer within 5 s.

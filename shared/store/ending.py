@@ -1,4 +1,4 @@
-"""Ends runs: the terminal event of an outcome, and the ending of a run whose execution is not asked any more."""
+"""Ends runs: the terminal event of an outcome, and the ending of a run from outside its execution."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shared.runs.identity import BUCKETS, bucket_of_thread, short_digest
@@ -24,7 +25,7 @@ class Page:
 
 
 class RunListing:
-    """Reads the indexes. Methods raise ``StoreError`` when Redis does not answer and ``ValueError`` for a bad cursor."""
+    """Reads the indexes; raises ``StoreError`` without Redis, ``ValueError`` for a bad cursor."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -106,11 +107,18 @@ class RunListing:
         top: str | int = before[0] if before else "+inf"
         start = 0
         while True:
-            rows = ask(
-                lambda: self.client.zrange(
-                    index, top, "-inf", desc=True, byscore=True, offset=start, num=_PAGE, withscores=True  # noqa: B023
-                )
+            read = partial(
+                self.client.zrange,
+                index,
+                top,
+                "-inf",
+                desc=True,
+                byscore=True,
+                offset=start,
+                num=_PAGE,
+                withscores=True,
             )
+            rows: list[tuple[bytes, float]] = ask(read)
             for member, score in rows:
                 row = (int(score), member.decode())
                 if before is None or row < before:

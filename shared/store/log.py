@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -37,7 +38,7 @@ class EventLog:
         self.script = scripts().append
 
     def append(self, batch: Batch) -> Append:
-        """Appends one batch in one round trip, asked once: the caller repeats the same batch when uncertain."""
+        """Appends one batch, asked once: the caller repeats the same batch when uncertain."""
         try:
             return _answer(self.script.run(self.client, *_call(batch)))
         except RedisError as error:
@@ -60,7 +61,7 @@ class EventLog:
         while len(frames) < most and size < PAGE_BYTES:
             start = after + len(frames)
             count = min(step, most - len(frames))
-            page = ask(lambda: self.client.lrange(keys.log(key), start, start + count - 1))  # noqa: B023
+            page: list[bytes] = ask(partial(self.client.lrange, keys.log(key), start, start + count - 1))
             frames += page
             if len(page) < count:
                 break
@@ -70,7 +71,8 @@ class EventLog:
 
     def read_all(self, key: str) -> list[bytes]:
         """Every frame of a run."""
-        return ask(lambda: self.client.lrange(keys.log(key), 0, -1))
+        frames: list[bytes] = ask(lambda: self.client.lrange(keys.log(key), 0, -1))
+        return frames
 
     def last_seqs(self, run_keys: Sequence[str]) -> list[int]:
         """The last seq of each run in one round trip; 0 when there is no log."""
@@ -103,5 +105,3 @@ def _answer(answer: Any) -> Append:
     if state == "ok":
         return Append("ok", int(answer[1]), answer[2].decode() or None)
     return Append(state, int(answer[1]) if state == "gap" else 0)
-
-

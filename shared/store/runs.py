@@ -53,7 +53,10 @@ class RunStore:
         policy: str = "enqueue",
         parent_run_id: str | None = None,
     ) -> Accepted:
-        """Reserves the identity and stores the run with RUN_STARTED as seq 1 (``policy``: enqueue, reject, interrupt)."""
+        """Reserves the identity and stores the run with RUN_STARTED as seq 1.
+
+        ``policy`` says what to do on a busy thread: enqueue, reject or interrupt.
+        """
         key = identity.key
         answer = self._run(
             "accept",
@@ -72,6 +75,7 @@ class RunStore:
                 policy,
                 self.settings.max_waiting_per_thread,
                 parent_run_id or "",
+                new_execution(),
             ],
         )
         state = answer[0].decode()
@@ -80,7 +84,7 @@ class RunStore:
         return Accepted(state, tuple(item.decode() for item in answer[1:]))
 
     def claim(self, key: str, execution: str, *, worker: str, host: str, pid: int) -> Claim | None:
-        """Takes a queued run, or None when it is not to be had; the same execution id gets the same answer."""
+        """Takes a queued run, or None when it is not to be had; asking again answers the same."""
         answer = self._run(
             "claim",
             [keys.record(key)],
@@ -118,8 +122,11 @@ class RunStore:
         return str(answer[0].decode())
 
     def renew(self, executions: Mapping[str, str]) -> dict[str, str]:
-        """Renews the leases of run key -> execution id in one round trip; per run ``ok``, ``cancel CAUSE``,
-        ``lost``, ``unclaimed`` or ``gone``; runs whose bucket did not answer are left out."""
+        """Renews the leases of run key -> execution id in one round trip.
+
+        Per run ``ok``, ``cancel CAUSE``, ``lost``, ``unclaimed`` or ``gone``; runs whose bucket did not
+        answer are left out.
+        """
         buckets: dict[str, list[str]] = {}
         for key in executions:
             buckets.setdefault(bucket_of_key(key), []).append(key)
@@ -156,11 +163,14 @@ class RunStore:
             ],
         )
         state = answer[0].decode()
-        return CancelAnswer(state, answer[1].decode() if state == "fenced" else None)
+        fenced = state == "fenced"
+        return CancelAnswer(state, Fence(key, answer[1].decode(), answer[2].decode()) if fenced else None)
 
     def fence(self, key: str, *, ending: str, guard: str, value: str = "", value2: str = "") -> Fence | None:
-        """Takes a run away from its execution when ``guard`` holds (see ``fence.lua``); ``ending`` is
-        ``cancelled`` or a failure code and stands unless an earlier ender named another."""
+        """Takes a run away from its execution when ``guard`` holds (see ``fence.lua``).
+
+        ``ending`` is ``cancelled`` or a failure code and stands unless an earlier ender named another.
+        """
         answer = self._run(
             "fence",
             [keys.record(key)],
@@ -215,6 +225,8 @@ class RunStore:
         state = answer[0].decode()
         if state == "finished":
             return Finish("finished", int(answer[1]), str(outcome.status), answer[2].decode() or None)
+        if state == "repeated":
+            return Finish("repeated", int(answer[1]), answer[2].decode())
         if state in {"ended", "lost"}:
             return Finish(state, status=answer[1].decode())
         return Finish(state, int(answer[1]) if len(answer) > 1 else 0)
@@ -237,7 +249,8 @@ class RunStore:
 
     def input_of(self, key: str) -> bytes | None:
         """The RunAgentInput as it was accepted."""
-        return ask(lambda: self.client.get(keys.run_input(key)))
+        stored: bytes | None = ask(lambda: self.client.get(keys.run_input(key)))
+        return stored
 
     def survey(self, bucket: str, *, hint_seconds: float, most: int = 200) -> Survey:
         """What the sweep has to look at in one bucket."""

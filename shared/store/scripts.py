@@ -18,6 +18,11 @@ _INCLUDES = {"finish": ("_now", "_end")}
 Argument = str | bytes | int | float
 
 
+def execute(client: Any, *command: Argument) -> Any:
+    """Sends one raw command; the client library leaves it untyped."""
+    return client.execute_command(*command)
+
+
 class Script:
     """One script; ``run`` asks at once, ``command`` is for a pipeline."""
 
@@ -36,14 +41,14 @@ class Script:
     def run(self, client: Client, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         """Runs the script, loading it first when the server does not have it."""
         try:
-            return client.execute_command(*self.command(keys, arguments))
+            return execute(client, *self.command(keys, arguments))
         except NoScriptError:
             self.load(client)
-            return client.execute_command(*self.command(keys, arguments))
+            return execute(client, *self.command(keys, arguments))
 
     def load(self, client: Client) -> None:
         """Puts the script into the server's cache."""
-        client.execute_command("SCRIPT LOAD", self.text)
+        execute(client, "SCRIPT LOAD", self.text)
 
 
 class Scripts:
@@ -75,12 +80,13 @@ def run_pipelined(
 
     Raises the connection's own errors, after which no answer is known.
     """
+    answers: list[Any] = []
     for _ in range(2):
         pipeline = client.pipeline(transaction=False)
         for keys, arguments in calls:
-            pipeline.execute_command(*script.command(keys, arguments))
-        answers = pipeline.execute(raise_on_error=False)
+            execute(pipeline, *script.command(keys, arguments))
+        answers = list(pipeline.execute(raise_on_error=False))
         if not any(isinstance(answer, NoScriptError) for answer in answers):
             break
         script.load(client)
-    return list(answers)
+    return answers

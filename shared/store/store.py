@@ -33,7 +33,7 @@ class Store:
         return bool(ask(self.client.ping, tries=1))
 
     def active_runs(self, actor: str) -> int:
-        """Queued and running runs of one actor, over all buckets; soft, since acceptance does not check it."""
+        """Queued and running runs of one actor, over all buckets; soft: acceptance does not check it."""
         digest = short_digest(actor)
 
         def read() -> list[Any]:
@@ -45,8 +45,10 @@ class Store:
         return sum(int(count or 0) for count in ask(read))
 
     def push(self, queue: str, message: bytes) -> None:
-        """Puts a prepared queue message where Celery's consumers take it; a lost answer is not asked again,
-        since the sweep repairs a lost message and a claim makes a doubled one harmless."""
+        """Puts a prepared queue message where Celery's consumers take it.
+
+        A lost answer is not asked again: the sweep repairs a lost message.
+        """
         ask(lambda: self.client.lpush(queue, message), tries=1)
 
     def queue_depth(self, queue: str) -> int:

@@ -107,9 +107,7 @@ class Sweep:
         return ended, len(survey.hints), timed_out, expired
 
     def _end(self, key: str, code: FailureCode, guard: str, value: str = "") -> bool:
-        finish = end_from_outside(
-            self.runs, self.event_log, key, ending=str(code), guard=guard, value=value
-        )
+        finish = end_from_outside(self.runs, self.event_log, key, ending=str(code), guard=guard, value=value)
         if finish is None or not finish.recorded:
             return False
         log.warning("run.ended_by_sweep", run=key, status=finish.status, code=str(code))

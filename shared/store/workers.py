@@ -58,7 +58,8 @@ class Workers:
 
     def alive(self) -> list[WorkerBeat]:
         """Workers heard of within ``SILENT_SECONDS``."""
-        names = sorted(member.decode() for member in ask(lambda: self.client.smembers(keys.WORKERS)))
+        members: set[bytes] = ask(lambda: self.client.smembers(keys.WORKERS))
+        names = sorted(member.decode() for member in members)
         if not names:
             return []
         beats = ask(lambda: self.client.mget([keys.worker(name) for name in names]))
@@ -73,7 +74,7 @@ class Workers:
 
     def agents(self) -> dict[str, dict[str, Any]]:
         """Every agent that a worker of this installation has offered; empty when none was ever seen."""
-        stored = ask(lambda: self.client.hgetall(keys.AGENTS))
+        stored: dict[bytes, bytes] = ask(lambda: self.client.hgetall(keys.AGENTS))
         return {name.decode(): json.loads(facts) for name, facts in sorted(stored.items())}
 
     def forget_agents(self, names: list[str]) -> None:

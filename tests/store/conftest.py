@@ -23,7 +23,9 @@ class Bench:
 
     store: Store
 
-    def accept(self, run_id: str = "r1", *, thread: str = "t1", actor: str = "ann", policy: str = "enqueue") -> Accepted:
+    def accept(
+        self, run_id: str = "r1", *, thread: str = "t1", actor: str = "ann", policy: str = "enqueue"
+    ) -> Accepted:
         identity = RunIdentity(actor, thread, run_id)
         started = sse.frame(1, events.dump(events.run_started(thread, run_id)))
         return self.store.runs.accept(
@@ -52,7 +54,9 @@ class Bench:
     def finish(self, claim: Claim, first: int, outcome: Outcome | None = None) -> Finish:
         ending = outcome or Outcome.succeeded()
         frame = sse.frame(first, events.dump(terminal_event(claim.identity, ending)))
-        return self.store.runs.finish(claim.key, claim.execution, first_seq=first, outcome=ending, frames=[frame])
+        return self.store.runs.finish(
+            claim.key, claim.execution, first_seq=first, outcome=ending, frames=[frame]
+        )
 
     def types(self, key: str) -> list[str]:
         """Event types in the log; checks on the way that seqs have no holes."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from threading import Barrier, Thread
 
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
 from shared.store import keys
 
 
@@ -84,6 +86,24 @@ def test_twenty_threads_accept_one_identity_once(bench):
             thread.join()
         assert sorted(answers) == ["known"] * 19 + ["ready"]
         assert bench.types(bench.key(f"r{trial}", thread=f"t{trial}")) == ["RUN_STARTED"]
+
+
+def test_a_submit_whose_answer_was_lost_is_answered_again_as_accepted(bench, monkeypatch):
+    bench.accept("r1")
+    script, asked = bench.store.runs.scripts.accept, []
+
+    def lose_the_first_answer(client, *call, run=script.run):
+        answer = run(client, *call)
+        asked.append(answer)
+        if len(asked) == 1:
+            raise RedisTimeoutError("lost")
+        return answer
+
+    monkeypatch.setattr(script, "run", lose_the_first_answer)
+    answers = [bench.accept("r2"), bench.accept("r2", thread="t2")]
+    assert [answer.state for answer in answers] == ["waiting", "ready"]
+    assert answers[0].front == (bench.key("r1"),)
+    assert len(asked) == 3
 
 
 def test_active_runs_of_an_actor_are_counted_over_all_threads(bench):

@@ -6,7 +6,6 @@ from threading import Barrier, Thread
 
 from shared.runs.outcome import Outcome
 from shared.store import keys
-from shared.store.answers import Fence
 from shared.store.ending import end_fenced
 from shared.store.log import Batch
 
@@ -16,7 +15,7 @@ def stop_queued(bench, run_id: str, **where: str):
     answer = bench.store.runs.request_cancel(key, by="ann")
     assert answer.state == "fenced"
     identity = bench.store.runs.get(key).identity
-    return end_fenced(bench.store.runs, bench.store.log, Fence(key, answer.execution, "cancelled"), identity)
+    return end_fenced(bench.store.runs, bench.store.log, answer.fence, identity)
 
 
 def test_an_unknown_run_is_unknown(bench):
@@ -53,7 +52,7 @@ def test_a_run_between_fence_and_ending_cannot_be_claimed_and_the_second_asker_m
     first = bench.store.runs.request_cancel(bench.key(), by="ann")
     assert bench.claim(bench.key()) is None
     second = bench.store.runs.request_cancel(bench.key(), by="ann")
-    assert (second.state, second.execution) == ("fenced", first.execution)
+    assert (second.state, second.fence) == ("fenced", first.fence)
 
 
 def test_a_running_run_keeps_its_status_and_the_worker_is_told(bench, eventually):

@@ -9,7 +9,13 @@ from shared.store.runs import new_execution
 
 def test_a_claim_carries_the_input_and_the_identity(bench):
     claim = bench.running()
-    assert (claim.identity.run_id, claim.agent, claim.input, claim.attempt, claim.last_seq) == ("r1", "echo", b"{}", 1, 1)
+    assert (claim.identity.run_id, claim.agent, claim.input, claim.attempt, claim.last_seq) == (
+        "r1",
+        "echo",
+        b"{}",
+        1,
+        1,
+    )
     assert 3590 < claim.seconds_left <= 3600
 
 
@@ -77,6 +83,8 @@ def test_a_run_that_has_spoken_is_not_handed_back(bench):
 def test_leases_are_renewed_and_tell_the_cancel_flag(bench):
     claim, other = bench.running("r1"), bench.running("r2", thread="t2")
     bench.store.runs.request_cancel(other.key, by="ann")
-    told = bench.store.runs.renew({claim.key: claim.execution, other.key: other.execution, "b0" + "a" * 26: "x"})
+    told = bench.store.runs.renew(
+        {claim.key: claim.execution, other.key: other.execution, "b0" + "a" * 26: "x"}
+    )
     assert told == {claim.key: "ok", other.key: "cancel client", "b0" + "a" * 26: "gone"}
     assert bench.store.runs.renew({claim.key: "somebody else"}) == {claim.key: "lost"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 from shared.queue import TASK, Queue
+from shared.store.store import open_store
 
 
 def test_the_prepared_message_is_the_one_that_celery_itself_would_send(settings, store):
@@ -22,12 +24,10 @@ def test_the_prepared_message_is_the_one_that_celery_itself_would_send(settings,
 
 
 def test_an_enqueue_without_redis_is_logged_and_not_raised(settings, own_server):
-    from shared.store.store import open_store
-
     lost = settings.model_copy(update={"redis_url": own_server.url})
-    queue = Queue(lost, open_store(lost))
-    own_server.kill()
-    queue.enqueue("b0key")
+    with closing(open_store(lost)) as store:
+        own_server.kill()
+        Queue(lost, store).enqueue("b0key")
 
 
 def test_the_depth_counts_messages(settings, store):

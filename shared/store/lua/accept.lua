@@ -1,11 +1,23 @@
 -- Reserves the identity, stores the input, appends RUN_STARTED as seq 1, takes or awaits the thread's turn.
 -- keys: run record
 -- args: prefix, key, actor, thread id, run id, actor digest, thread digest, agent, input, frame, policy,
---       most waiting, parent run id ('' for none)
+--       most waiting, parent run id ('' for none), submission token (its repeated script gets the same answer)
 -- result: {'accepted', 'ready' | 'waiting', now, {keys in front}} | {'known'} | {'expired'}
 --         | {'busy', active key} | {'crowded', active key}
 local p, key, thread = ARGV[1], ARGV[2], ARGV[7]
-if redis.call('EXISTS', KEYS[1]) == 1 then return {'known'} end
+local known = redis.call('HGET', KEYS[1], 'submission')
+if known then
+  if known ~= ARGV[14] then return {'known'} end
+  local line = redis.call('LRANGE', p .. 'wait:' .. thread, 0, -1)
+  local at = redis.call('GET', p .. 'turn:' .. thread)
+  if at == key then return {'accepted', 'ready', clock(), {}} end
+  local before = {at}
+  for _, other in ipairs(line) do
+    if other == key then break end
+    before[#before + 1] = other
+  end
+  return {'accepted', 'waiting', clock(), before}
+end
 if redis.call('EXISTS', p .. 'tomb:' .. key) == 1 then return {'expired'} end
 local now = clock()
 local turn, wait = p .. 'turn:' .. thread, p .. 'wait:' .. thread
@@ -19,6 +31,7 @@ if active then
 end
 redis.call('HSET', KEYS[1], 'actor', ARGV[3], 'thread_id', ARGV[4], 'run_id', ARGV[5], 'actor_digest', ARGV[6],
   'thread_digest', thread, 'agent', ARGV[8], 'status', 'queued', 'created_at', now, 'policy', ARGV[11],
+  'submission', ARGV[14],
   'bytes', #ARGV[10])
 if ARGV[13] ~= '' then redis.call('HSET', KEYS[1], 'parent_run_id', ARGV[13]) end
 redis.call('SET', p .. 'input:' .. key, ARGV[9])

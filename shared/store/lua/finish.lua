@@ -3,7 +3,7 @@
 -- keys: run record, log
 -- args: prefix, key, execution id, expected first seq, allowed statuses, status, retention ms, bytes of the frames,
 --       doorbell limit, channel, number of fields, fields (name, value) ..., frames ...
--- result: {'finished', last seq, successor key or '', now} | {'repeated', last seq} | {'ended', status}
+-- result: {'finished', last seq, successor key or '', now} | {'repeated', last seq, status} | {'ended', status}
 --         | {'gap', log length} | {'lost', status} | {'unclaimed'} | {'gone'}
 local p, key = ARGV[1], ARGV[2]
 local r = redis.call('HMGET', KEYS[1], 'status', 'execution', 'actor_digest', 'thread_digest', 'finished_at', 'bytes',
@@ -12,7 +12,7 @@ local status = r[1]
 if not status then return {'gone'} end
 local length = redis.call('LLEN', KEYS[2])
 if r[5] then
-  if r[2] == ARGV[3] then return {'repeated', length} end
+  if r[2] == ARGV[3] then return {'repeated', length, status} end
   return {'ended', status}
 end
 if status == 'queued' and not r[2] then return {'unclaimed'} end

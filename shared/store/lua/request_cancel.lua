@@ -2,7 +2,7 @@
 -- Records the wish to stop exactly this run; a queued one is fenced for its ending on the spot.
 -- keys: run record
 -- args: prefix, key, new execution id, by, reason ('' for none), cause, hold ms, ending, channel prefix of workers
--- result: {'requested', requested at} | {'fenced', execution id, log length} | {'ended', status} | {'unknown'}
+-- result: {'requested', requested at} | {'fenced', execution id, ending} | {'ended', status} | {'unknown'}
 local p, key = ARGV[1], ARGV[2]
 local r = redis.call('HMGET', KEYS[1], 'status', 'execution', 'ending', 'finished_at', 'worker')
 if not r[1] then return {'unknown'} end
@@ -16,9 +16,8 @@ if r[1] == 'running' then
   redis.call('PUBLISH', ARGV[9] .. r[5], 'cancel ' .. key .. ' ' .. redis.call('HGET', KEYS[1], 'cancel_cause'))
   return {'requested', redis.call('HGET', KEYS[1], 'cancel_requested_at')}
 end
-local length = redis.call('LLEN', p .. 'log:' .. key)
-if r[3] then return {'fenced', r[2], length} end
+if r[3] then return {'fenced', r[2], r[3]} end
 redis.call('HSET', KEYS[1], 'execution', ARGV[3], 'ending', ARGV[8])
 redis.call('ZREM', p .. 'ready', key)
 redis.call('ZADD', p .. 'leases', now + ARGV[7], key)
-return {'fenced', ARGV[3], length}
+return {'fenced', ARGV[3], ARGV[8]}

@@ -1,0 +1,2 @@
+FLASK_APP=web
+OUTLAST_AUTH=none

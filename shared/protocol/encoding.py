@@ -1,0 +1,141 @@
+"""An event as the JSON that travels: one line, strict, the same members as the official encoder's."""
+
+from typing import Any, get_args
+
+import orjson
+from ag_ui.core import BaseEvent, Event, RunAgentInput
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+from pydantic_core import from_json, to_json
+
+from shared.protocol.nesting import nests_deeper_than
+
+# Above an input's own bound, so that its state and messages fit into an event that repeats them.
+MAX_EVENT_DEPTH = 128
+
+# Class -> type and the members' names on the wire, for events that are nothing but short texts most of
+# the time. Not those where a null is a value, such as CUSTOM.
+_FLAT: dict[type[object], tuple[str, dict[str, str]]] = {
+    cls: (cls.model_fields["type"].default.value, {name: to_camel(name) for name in cls.model_fields})
+    for cls in get_args(get_args(Event)[0])
+    if not any(field.is_required() and field.annotation is Any for field in cls.model_fields.values())
+}
+
+
+class SerializationError(ValueError):
+    """A value that has no JSON form; the text names the event type and the reason, never the value."""
+
+
+def dump(event: Event) -> bytes:
+    """The event as one line of UTF-8 JSON, optional members without a value left out.
+
+    A lone surrogate in a ``delta`` text becomes U+FFFD, because providers do cut characters in two.
+    U+2028, U+2029 and U+0085 are escaped, because some readers of lines break at them. Raises
+    SerializationError for NaN and infinities, lone surrogates elsewhere, values of unknown types,
+    members of a wrong type and nesting beyond MAX_EVENT_DEPTH.
+    """
+    data = _dump_flat(event)
+    if data is None:
+        data = _dump_any(event)
+    return data if data.isascii() else _without_line_breaks(data)
+
+
+def dump_input(run_input: RunAgentInput) -> bytes:
+    """The input as one line of UTF-8 JSON, unknown members kept. Raises SerializationError as `dump`."""
+    return _without_line_breaks(_strict_json(run_input, "RunAgentInput"))
+
+
+def _dump_flat(event: Event) -> bytes | None:
+    """The JSON of an event that holds only texts and a timestamp, several times faster; else None."""
+    shape = _FLAT.get(type(event))
+    if shape is None or event.__pydantic_extra__:
+        return None
+    name_of_type, wire_names = shape
+    members: dict[str, str | int] = {"type": name_of_type}
+    for name, value in event.__dict__.items():
+        if value is None or name == "type":
+            continue
+        if type(value) is not str and (name != "timestamp" or type(value) is not int):
+            return None
+        members[wire_names[name]] = value
+    try:
+        return orjson.dumps(members)
+    except TypeError:
+        return None
+
+
+def _dump_any(event: Event) -> bytes:
+    name = _name_of(event)
+    delta = event.__dict__.get("delta")
+    if isinstance(delta, str) and not _is_unicode(delta):
+        event = event.model_copy(update={"delta": _mended(delta)})
+    return _strict_json(event, name)
+
+
+def _strict_json(model: BaseModel, name: str) -> bytes:
+    try:
+        data = model.model_dump_json(by_alias=True, warnings="error").encode()
+    except (ValueError, RecursionError) as error:
+        reason = _reason(error)
+    else:
+        if nests_deeper_than(data, MAX_EVENT_DEPTH):
+            reason = f"it nests more than {MAX_EVENT_DEPTH} levels"
+        elif b"null" in data and _is_not_finite(model):
+            reason = "a number is not finite"
+        else:
+            return data
+    # Raised out here, so that the serializer's error, which may quote values, is not its context.
+    raise SerializationError(f"{name} has no JSON form: {reason}")
+
+
+def _is_not_finite(model: BaseModel) -> bool:
+    # The models write NaN and infinities as null, so this is asked only where a null was written.
+    try:
+        plain = to_json(model.model_dump(by_alias=True, warnings=False), inf_nan_mode="constants")
+        if b"NaN" in plain or b"Infinity" in plain:
+            from_json(plain, allow_inf_nan=False)
+    except ValueError:
+        return True
+    return False
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    for sign, reason in _REASONS.items():
+        if sign in text:
+            return reason
+    return "a value cannot be written"
+
+
+_REASONS = {
+    "surrogates not allowed": "a text holds a lone surrogate",
+    "invalid utf-8": "bytes are not UTF-8",
+    "unknown type": "a value is of an unknown type",
+    "depth exceeded": "it nests too deeply or contains itself",
+    "Circular reference": "it nests too deeply or contains itself",
+    "UnexpectedValue": "a member is of a wrong type",
+}
+
+
+def _name_of(event: BaseEvent) -> str:
+    kind: Any = event.type
+    return str(getattr(kind, "value", kind))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _mended(text: str) -> str:
+    # Through UTF-16, where two halves that follow each other become the one character they are.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _without_line_breaks(data: bytes) -> bytes:
+    if b"\xe2\x80" in data:
+        data = data.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
+    return data.replace(b"\xc2\x85", b"\\u0085")

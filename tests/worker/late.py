@@ -1,0 +1,3 @@
+"""Imported by an agent while it runs."""
+
+WORD = "late"

@@ -1,0 +1,152 @@
+"""Accepting a run: the request, the checks before Redis, the one script, and what follows from its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flask import request
+
+from shared.logs import get_logger
+from shared.protocol import sse
+from shared.protocol.events import (
+    InvalidInput,
+    RunAgentInput,
+    SerializationError,
+    dump,
+    dump_input,
+    parse_input,
+    run_started,
+)
+from shared.runs.identity import RunIdentity
+from shared.store.answers import Accepted
+from web import bodies
+from web.api import joins
+from web.api.lookup import expired_run
+from web.identity import current_actor
+from web.problems import Code, Problem
+from web.services import services
+from web.stops import make_way
+
+POLICIES = ("enqueue", "reject", "interrupt")
+"""What happens when the thread is busy: wait for the turn, refuse, or stop the runs in front."""
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A well-formed request to run an agent; ``policy`` is what the request itself chose."""
+
+    agent: str
+    identity: RunIdentity
+    run_input: RunAgentInput
+    policy: str | None
+
+
+def read_submission(agent: str) -> Submission:
+    """The current request's body and query; raises the 413 and the 400 that names the field."""
+    limits = services().settings
+    body = bodies.read(limits.max_bytes_per_request)
+    policy = request.args.get("on_busy")
+    if policy is not None and policy not in POLICIES:
+        raise Problem(Code.INVALID_INPUT, f"on_busy must be one of {', '.join(POLICIES)}.", field="on_busy")
+    if not body.strip():
+        raise Problem(Code.INVALID_INPUT, "The body is empty; it must be a RunAgentInput.")
+    try:
+        run_input = parse_input(body, max_depth=limits.max_input_depth)
+    except InvalidInput as error:
+        detail = f"{error.field or 'The body'} {error.reason}."
+        raise Problem(Code.INVALID_INPUT, detail, field=error.field or None) from None
+    identity = RunIdentity(current_actor().name, run_input.thread_id, run_input.run_id)
+    return Submission(agent, identity, run_input, policy)
+
+
+def admit(submission: Submission) -> str:
+    """The thread policy that counts; raises the 404, 429 and 503 of a run that is not to be accepted.
+
+    None of them stands in the way of a run that was accepted before.
+    """
+    held = services()
+    offered = held.agents()
+    entry = offered.get(submission.agent)
+    refusal = None
+    if not offered:
+        detail = "No worker has been seen yet. Start one with: celery -A worker worker"
+        refusal = Problem(Code.NO_WORKER, detail)
+    elif entry is None:
+        refusal = unknown_agent(submission.agent, list(offered))
+    elif not held.quota.has_room(submission.identity.actor):
+        detail = f"You have {held.settings.max_active_runs_per_actor} active runs; wait until one has ended."
+        refusal = Problem(Code.TOO_MANY_RUNS, detail)
+    if refusal is not None and held.store.runs.get(submission.identity.key) is None:
+        raise refusal
+    return submission.policy or str((entry or {}).get("policy", POLICIES[0]))
+
+
+def unknown_agent(name: str, offered: list[str]) -> Problem:
+    """The refusal for an agent that no worker has offered; it names those that were."""
+    detail = f"No worker offers the agent {name!r}. There are: {', '.join(offered)}."
+    return Problem(Code.UNKNOWN_AGENT, detail, field="agent")
+
+
+def settle(submission: Submission, policy: str) -> bool:
+    """Accepts the run, or recognises one that was accepted before; true when it was.
+
+    Raises the 409 and 410 of an identity or a thread that refuses, and ``StoreError``.
+    """
+    held, key = services(), submission.identity.key
+    accepted = _accept(submission, policy)
+    match accepted.state:
+        case "known":
+            _join(submission)
+            return True
+        case "expired":
+            raise expired_run()
+        case "busy" | "crowded":
+            raise _thread_refuses(accepted)
+        case "ready":
+            held.queue.enqueue(key)
+        case "waiting":
+            if policy == "interrupt":
+                make_way(held.store, held.queue, accepted.front, submission.identity.actor)
+    held.quota.note_accepted(submission.identity.actor)
+    log.info("run.accepted", run=key, agent=submission.agent, state=accepted.state)
+    return False
+
+
+def _accept(submission: Submission, policy: str) -> Accepted:
+    run_input = submission.run_input
+    started = run_started(run_input.thread_id, run_input.run_id, run_input.parent_run_id)
+    try:
+        stored = dump_input(run_input)
+    except SerializationError as error:
+        raise Problem(Code.INVALID_INPUT, f"The body cannot be stored: {error}.") from None
+    return services().store.runs.accept(
+        submission.identity,
+        agent=submission.agent,
+        run_input=stored,
+        started_frame=sse.frame(1, dump(started)),
+        policy=policy,
+        parent_run_id=run_input.parent_run_id,
+    )
+
+
+def _join(submission: Submission) -> None:
+    runs, key = services().store.runs, submission.identity.key
+    record, accepted = runs.get(key), runs.input_of(key)
+    if record is None or accepted is None:
+        raise expired_run()
+    joins.require_same_run(record, accepted, submission.agent, submission.run_input.messages)
+
+
+def _thread_refuses(accepted: Accepted) -> Problem:
+    why = (
+        "A run of this thread is active"
+        if accepted.state == "busy"
+        else "As many runs of this thread wait for their turn as may"
+    )
+    active = services().store.listing.records(list(accepted.front[:1]))
+    if not active:
+        return Problem(Code.THREAD_BUSY, f"{why}.")
+    run_id = active[0].identity.run_id
+    return Problem(Code.THREAD_BUSY, f"{why}; active is {run_id!r}.", run_id=run_id, run=active[0].public())

@@ -1,0 +1,196 @@
+"""The Celery side of a worker: the app, its one task, the signals of its life (`celery -A worker worker`)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from billiard.exceptions import WorkerLostError
+from celery import Celery, signals
+
+_ROOT = str(Path(__file__).resolve().parent.parent)
+if _ROOT not in sys.path:
+    # Celery has the working folder on the path only while it loads the app; late imports need it longer.
+    sys.path.insert(0, _ROOT)
+
+from shared import logs  # noqa: E402
+from shared.queue import TASK, make_app  # noqa: E402
+from shared.settings import load  # noqa: E402
+from worker import process  # noqa: E402
+from worker.agents.registry import RegistryError  # noqa: E402
+from worker.driver import Driver  # noqa: E402
+from worker.mainstay import Mainstay  # noqa: E402
+
+CONCURRENCY = 64
+"""Runs at once in one threads worker: they mostly wait for providers."""
+
+CHILD_CHECK_SECONDS = 0.5
+"""How often the parent looks after its pool's children: the run of a dead one is recorded within 5 s.
+
+Celery itself looks every 5 s and then waits 10 s more for a result that may be under way.
+"""
+
+POOLS = {
+    "threads": "threads",
+    "thread": "threads",
+    "prefork": "prefork",
+    "processes": "prefork",
+    "solo": "solo",
+}
+
+log = logs.get_logger(__name__)
+
+
+def pool_asked_for(arguments: Sequence[str]) -> str | None:
+    """The pool that the command line names, since Celery does not tell its default from ``-P prefork``."""
+    words = list(arguments)
+    for position, word in enumerate(words):
+        if word in {"-P", "--pool"}:
+            return words[position + 1] if position + 1 < len(words) else None
+        if word.startswith("--pool="):
+            return word.partition("=")[2]
+        if word.startswith("-P") and len(word) > 2:
+            return word[2:].removeprefix("=")
+    return None
+
+
+def _make_app() -> Celery:
+    pool = pool_asked_for(sys.argv) or "threads"
+    made = make_app(load())
+    made.conf.update(
+        worker_pool=POOLS.get(pool, "threads"),
+        worker_concurrency=CONCURRENCY if POOLS.get(pool) == "threads" else os.cpu_count() or 1,
+        worker_lost_wait=CHILD_CHECK_SECONDS,
+        worker_enable_remote_control=False,
+        worker_proc_alive_timeout=30.0,
+    )
+    return made
+
+
+app = _make_app()
+_mainstay: list[Mainstay] = []
+
+
+@app.task(name=TASK, ignore_result=True)
+def execute_run(key: str) -> None:
+    """Takes the run to its ending; the message is only a hint, so one too many is dropped."""
+    Driver(process.current()).execute(key)
+
+
+def _pool_name(pool: Any) -> str:
+    name = pool if isinstance(pool, str) else str(pool.__module__).rpartition(".")[2]
+    return POOLS.get(name, name)
+
+
+# --- the main process ---------------------------------------------------------------------------------------
+
+
+@signals.celeryd_init.connect
+def _refuse_green_pools(options: dict[str, Any], **_: Any) -> None:
+    if _pool_name(options.get("pool") or app.conf.worker_pool) in {"gevent", "eventlet"}:
+        raise SystemExit(
+            "Outlast's worker does not run in Celery's gevent or eventlet pool, because asyncio agents do "
+            "not live there. Leave -P out for threads, or use -P prefork or -P solo."
+        )
+
+
+@signals.setup_logging.connect
+def _configure_logs(**_: Any) -> None:
+    settings = load()
+    logs.configure(settings.log_level, settings.log_format)
+    root = logging.getLogger()
+    root.handlers[:] = [_Structured()]
+    root.setLevel(logging.WARNING)
+
+
+class _Structured(logging.Handler):
+    """Writes what libraries log as lines like ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line; a record that does not format is dropped rather than raised."""
+        try:
+            text = record.getMessage()
+        except Exception:  # noqa: BLE001 - a library's bad format string must not fail a run
+            text = str(record.msg)
+        logs.get_logger(record.name).log(
+            record.levelno, "library.logged", text=text, exc_info=record.exc_info
+        )
+
+
+@signals.worker_init.connect
+def _before_the_pool(sender: Any, **_: Any) -> None:
+    # Nobody reads these; without them a worker starts faster and sends nothing while idle.
+    sender.options.update(without_gossip=True, without_mingle=True, without_heartbeat=True)
+    settings = load()
+    try:
+        agents = process.registry()
+    except RegistryError as error:
+        raise SystemExit(str(error)) from None
+    pool = _pool_name(sender.pool_cls)
+    slots = 1 if pool == "solo" else sender.concurrency
+    _mainstay.append(Mainstay(settings, agents, pool=pool, slots=slots))
+
+
+@signals.worker_ready.connect
+def _ready(sender: Any, **_: Any) -> None:
+    from celery.worker import state
+
+    mainstay = _mainstay[0]
+    if mainstay.forks:
+        sender.hub.call_repeatedly(CHILD_CHECK_SECONDS, sender.pool.maintain_pool)
+    else:
+        process.current()
+    mainstay.start(busy=lambda: len(state.active_requests))
+
+
+@signals.worker_shutting_down.connect
+def _told_to_stop(how: str, **_: Any) -> None:
+    if _mainstay:
+        _mainstay[0].drain(cold=how == "Cold", last_resort=_kill_children)
+
+
+@signals.worker_shutdown.connect
+def _stopped(**_: Any) -> None:
+    if _mainstay:
+        _mainstay[0].leave()
+
+
+@signals.task_failure.connect
+def _child_may_have_died(exception: BaseException, task_id: str, **_: Any) -> None:
+    if isinstance(exception, WorkerLostError) and _mainstay:
+        threading.Thread(
+            target=_mainstay[0].child_died, args=(task_id,), name="outlast-child-died", daemon=True
+        ).start()
+
+
+def _kill_children() -> None:
+    from billiard import active_children
+
+    for child in active_children():
+        if child.pid:
+            os.kill(child.pid, signal.SIGKILL)
+
+
+# --- pool children ------------------------------------------------------------------------------------------
+
+
+@signals.worker_process_init.connect
+def _child_started(**_: Any) -> None:
+    if not _mainstay or os.getpid() == _mainstay[0].pid:
+        return  # the solo pool announces itself in the main process
+    # A TERM to the whole group is the parent's business: it tells its children when to stop.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _mainstay[0].in_child()
+
+
+@signals.worker_process_shutdown.connect
+def _child_stopped(**_: Any) -> None:
+    found = process.started()
+    if found is not None:
+        found.close()

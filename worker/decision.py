@@ -1,0 +1,93 @@
+"""How a run ended: from what the agent did and what it was told to one frozen outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.logs import get_logger
+from shared.protocol import events
+from shared.runs.lifecycle import Status
+from shared.runs.outcome import CANCEL_CAUSES, FailureCode, Outcome, StopCause
+from worker.agents.base import Interrupt
+from worker.emitter import RunEmitter
+from worker.execution import Execution
+from worker.failures import classify, is_transport_timeout
+from worker.forms import Ended
+
+_BY_CAUSE = {
+    StopCause.DEADLINE: FailureCode.DEADLINE_EXCEEDED,
+    StopCause.SHUTDOWN: FailureCode.WORKER_SHUTDOWN,
+    StopCause.BUFFER_FULL: FailureCode.EVENT_BUFFER_FULL,
+}
+# What an agent's own RUN_ERROR may say; it cannot claim that this worker cancelled or lost anything.
+AGENT_CODES = frozenset(
+    {
+        FailureCode.AGENT_ERROR,
+        FailureCode.TRANSPORT_TIMEOUT,
+        FailureCode.TRANSPORT_ERROR,
+        FailureCode.PROVIDER_ERROR,
+    }
+)
+
+log = get_logger(__name__)
+
+
+def decide(execution: Execution, ended: Ended) -> Outcome | None:
+    """The outcome, or None when this execution has nothing to record any more.
+
+    In this order: not ours any more; the agent's own terminal event, whatever it did afterwards; a stop
+    that reached the agent; what escaped it; what it returned.
+    """
+    emitter = execution.emitter
+    if emitter is None or execution.abandoned or execution.token.cause is StopCause.LOST:
+        log.warning("run.lost", cause="abandoned" if execution.abandoned else "lost")
+        return None
+    if emitter.pending_terminal is not None:
+        return said_by_agent(emitter.pending_terminal)
+    if ended.error is not None:
+        _explain(ended.error)
+    stopped = _stopped(execution, emitter, ended)
+    if stopped is not None:
+        return stopped
+    if ended.error is not None:
+        return classify(ended.error)
+    if emitter.refused_terminal is not None:
+        return classify(emitter.refused_terminal)
+    return _returned(ended.value)
+
+
+def _stopped(execution: Execution, emitter: RunEmitter, ended: Ended) -> Outcome | None:
+    token = execution.token
+    if emitter.overflowed:
+        return Outcome.failed(FailureCode.EVENT_BUFFER_FULL)
+    if not (token.tripped and token.delivered) or token.cause is None:
+        return None
+    if token.cause not in CANCEL_CAUSES:
+        return Outcome.failed(_BY_CAUSE[token.cause])
+    if ended.error is not None and is_transport_timeout(ended.error):
+        return classify(ended.error)
+    return Outcome.cancelled()
+
+
+def _explain(error: BaseException) -> None:
+    if not isinstance(error, Exception):
+        log.warning("run.agent_escaped", error=type(error).__name__)
+
+
+def said_by_agent(event: events.Event) -> Outcome:
+    """The outcome that the agent's own terminal event names."""
+    if isinstance(event, events.RunErrorEvent):
+        code = next((code for code in AGENT_CODES if code == event.code), FailureCode.AGENT_ERROR)
+        return Outcome.failed(code, message=event.message)
+    wire: dict[str, Any] = (
+        event.model_dump(by_alias=True, exclude_none=True, mode="json").get("outcome") or {}
+    )
+    kind = wire.get("type", "success")
+    status = {"cancelled": Status.CANCELLED, "interrupt": Status.INTERRUPTED}.get(kind, Status.SUCCEEDED)
+    return Outcome(status, wire=wire or {"type": "success"})
+
+
+def _returned(value: Any) -> Outcome:
+    if isinstance(value, Interrupt):
+        return Outcome.interrupted(value.interrupts)
+    return Outcome.succeeded()
