@@ -74,7 +74,8 @@ class Hub:
         if line is not None:
             line.closing = True
             # Not here: the interrupted thread may hold the very locks that waking takes.
-            threading.Thread(target=line.end_all, name="outlast-hub-end", daemon=True).start()
+            with suppress(RuntimeError):  # the interpreter itself is ending
+                threading.Thread(target=line.end_all, name="outlast-hub-end", daemon=True).start()
 
     def _line(self) -> _Line:
         pid = os.getpid()

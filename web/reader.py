@@ -26,7 +26,7 @@ CONFIRM_SECONDS = 0.25
 RETRY_SECONDS = 0.5
 """Pause after the log could not be read, or did not hold what was announced."""
 
-PAGE_BYTES = 64 * 1024
+PAGE_BYTES = PIECE_BYTES
 """About how much of a log one reader holds at a time."""
 
 FIRST_PAGE = 16

@@ -30,7 +30,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The server took the subscription: nothing on ``channel`` is missed from here on unless a gap is told."""
+    """The server took the subscription: nothing on ``channel`` is missed from here on without a Gap."""
 
     channel: str
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -54,19 +53,10 @@ class EventLog:
             translate(answer) if isinstance(answer, RedisError) else _answer(answer) for answer in answers
         ]
 
-    def read(self, key: str, after: int = 0, most: int = 1000) -> list[bytes]:
-        """At most ``most`` frames after seq ``after``, fewer when they are large (about ``PAGE_BYTES``)."""
-        frames: list[bytes] = []
-        step, size = 16, 0
-        while len(frames) < most and size < PAGE_BYTES:
-            start = after + len(frames)
-            count = min(step, most - len(frames))
-            page: list[bytes] = ask(partial(self.client.lrange, keys.log(key), start, start + count - 1))
-            frames += page
-            if len(page) < count:
-                break
-            size += sum(map(len, page))
-            step = max(16, min(1000, PAGE_BYTES * len(frames) // max(size, 1)))
+    def read(self, key: str, after: int = 0, most: int = 1000, most_bytes: int = PAGE_BYTES) -> list[bytes]:
+        """At most ``most`` frames after seq ``after``; fewer when they are large, but one at least."""
+        arguments = [after, most, most_bytes]
+        frames: list[bytes] = ask(lambda: scripts().page.run(self.client, [keys.log(key)], arguments))
         return frames
 
     def read_all(self, key: str) -> list[bytes]:

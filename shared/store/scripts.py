@@ -58,6 +58,7 @@ class Scripts:
         self.accept = Script("accept")
         self.claim = Script("claim")
         self.append = Script("append")
+        self.page = Script("page")
         self.finish = Script("finish")
         self.release = Script("release")
         self.request_cancel = Script("request_cancel")

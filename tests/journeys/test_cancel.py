@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.journeys.stack import Stack, check_invariants, elapsed
+from tests.conftest import wait_for
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack, elapsed
 
 CANCELLED = {"type": "cancelled"}
 
@@ -78,7 +80,8 @@ def test_twenty_cancels_at_once_have_one_effect(stack: Stack):
 @pytest.mark.parametrize("delay", [0.0, 0.002, 0.01, 0.05])
 def test_a_cancel_right_after_the_start_wins(stack: Stack, delay: float):
     run = stack.submit("waits")
-    time.sleep(delay)
+    begun = time.monotonic()
+    wait_for(lambda: elapsed(begun) >= delay, pause=0.001)
     assert run.cancel().status_code in STOPPED
     assert run.live.finish(3)["outcome"] == CANCELLED
     check_invariants(stack, run)

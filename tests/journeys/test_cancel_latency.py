@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-from tests.journeys.stack import Stack, check_invariants, milliseconds_between
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack, milliseconds_between
 
 GOAL_MS = 100
 CI_FACTOR = 5

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import wait_for
+from tests.journeys.invariants import check_invariants
 from tests.journeys.sse_stream import post_and_leave
-from tests.journeys.stack import Stack, check_invariants
+from tests.journeys.stack import Stack
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["fin", "rst"])

@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.journeys.invariants import check_invariants
 from tests.journeys.sse_stream import Refused, Stream
-from tests.journeys.stack import Run, Stack, check_invariants
+from tests.journeys.stack import Run, Stack
 
 
 def _post_at_once(stack: Stack, run: Run, times: int) -> list[Stream]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.journeys.agents_under_test import ESCAPES
-from tests.journeys.stack import Stack, check_invariants
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack
 
 IN_PROCESS = [kind for kind in ESCAPES if kind != "Exit"]
 

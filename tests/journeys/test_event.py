@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from tests.journeys.stack import Stack, check_invariants
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack
 from tests.openai_endpoint import Endpoint, complete, text
 
 

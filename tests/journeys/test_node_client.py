@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.journeys.stack import Stack, check_invariants
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack
 from tests.openai_endpoint import Endpoint, Stall, chunk, complete, streamed, text
 
 CLIENT = Path(__file__).resolve().parent / "client"

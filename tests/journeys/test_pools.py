@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.journeys.stack import Stack, check_invariants
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack
 
 
 def _is_cancelled(stack: Stack, agent: str) -> None:

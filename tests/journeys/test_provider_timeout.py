@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.journeys.stack import Stack, check_invariants
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack
 from tests.openai_endpoint import Answer, Endpoint, Reset, Stall, chunk, failing, silent, streamed, text
 
 OPENING = chunk({"role": "assistant", "content": ""})

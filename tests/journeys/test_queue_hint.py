@@ -13,7 +13,8 @@ import pytest
 from shared.local.server import EmbeddedServer
 from shared.queue import Queue
 from shared.settings import Settings
-from tests.journeys.stack import Run, Stack, check_invariants, elapsed
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Run, Stack, elapsed
 
 ENQUEUED_AGAIN_WITHIN = 2 + 0.3 + 4
 

@@ -11,7 +11,8 @@ import pytest
 
 from shared.local.server import EmbeddedServer
 from tests.conftest import wait_for
-from tests.journeys.stack import Stack, check_invariants, elapsed
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack, elapsed
 
 EXPECTED = "".join(f"{number} " for number in range(60))
 

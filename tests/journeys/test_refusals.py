@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.journeys.invariants import check_invariants
 from tests.journeys.sse_stream import Refused
-from tests.journeys.stack import Run, Stack, check_invariants
+from tests.journeys.stack import Run, Stack
 
 
 def test_a_cancel_of_an_ended_run_is_refused_with_its_outcome(stack: Stack):

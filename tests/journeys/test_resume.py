@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.journeys.invariants import check_invariants
 from tests.journeys.sse_stream import Refused
-from tests.journeys.stack import Run, Stack, check_invariants
+from tests.journeys.stack import Run, Stack
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.journeys.stack import Stack, check_invariants, elapsed
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import Stack, elapsed
 
 DRAIN = 2.0
 EXIT_SLACK = 2.0 + 2.5

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.journeys.invariants import check_invariants
 from tests.journeys.sse_stream import Refused
-from tests.journeys.stack import Stack, check_invariants
+from tests.journeys.stack import Stack
 
 
 def test_a_second_run_waits_for_its_turn(stack: Stack):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.journeys.stack import LOST_WITHIN, Stack, check_invariants, elapsed
+from tests.journeys.invariants import check_invariants
+from tests.journeys.stack import LOST_WITHIN, Stack, elapsed
 
 
 def test_a_killed_pool_child_costs_its_own_run_only(prefork: Stack):

@@ -97,3 +97,16 @@ def test_reading_after_a_seq_gives_exactly_the_rest(bench):
     bench.store.log.append(batch)
     assert bench.store.log.read(claim.key, 11, 1000) == list(batch.frames[10:])
     assert bench.store.log.read(claim.key, 51, 10) == []
+
+
+def test_a_page_ends_soon_after_its_bytes_and_holds_at_least_one_frame(bench):
+    claim = bench.running()
+    for seq in range(2, 34):
+        bench.store.log.append(bench.batch(claim, seq, ["x" * 100_000]))
+    page = bench.store.log.read(claim.key, 0, 1000, 250_000)
+    assert 3 <= len(page) <= 6
+    assert len(bench.store.log.read(claim.key, 5, 1000, 1)) == 1
+    read = []
+    while page := bench.store.log.read(claim.key, len(read), 1000, 250_000):
+        read += page
+    assert read == bench.store.log.read_all(claim.key)
