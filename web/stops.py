@@ -17,6 +17,8 @@ log = get_logger(__name__)
 
 Stopped = Literal["requested", "cancelled", "ended", "unknown"]
 
+_UNFENCED: dict[str, Stopped] = {"requested": "requested", "ended": "ended", "unknown": "unknown"}
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -39,7 +41,7 @@ def stop_run(store: Store, queue: Queue, identity: RunIdentity, wish: Wish) -> S
     if answer.fence is None:
         if answer.state == "requested":
             log.info("run.cancel_requested", run=key, cause=str(wish.cause))
-        return "requested" if answer.state == "requested" else "ended" if answer.state == "ended" else "unknown"
+        return _UNFENCED[answer.state]
     finish = end_fenced(store.runs, store.log, answer.fence, identity)
     if finish.successor:
         queue.enqueue(finish.successor)

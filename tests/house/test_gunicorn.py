@@ -76,11 +76,10 @@ def test_a_stop_ends_open_streams_at_once(root, tmp_path, eventually, kind):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = ["-c", str(root / "gunicorn.conf.py"), "-k", kind, "--threads", "4", "-b", f"127.0.0.1:{port}"]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", *options, "standin:app"],
-        cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
-    )
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", *options, "standin:app"], cwd=tmp_path, stderr=log
+        )
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
 
     def opened():
@@ -97,6 +96,9 @@ def test_a_stop_ends_open_streams_at_once(root, tmp_path, eventually, kind):
         server.terminate()
         assert answer.read() == b"\n: ended\n\n"
         assert server.wait(10) == 0
+        said = (tmp_path / "log").read_text()
+        assert "Traceback" not in said
+        assert "exited with code" not in said
     finally:
         connection.close()
         server.kill()

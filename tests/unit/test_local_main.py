@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from shared.local.readiness import free_port
 from shared.settings import child_environment
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +45,6 @@ def test_a_given_redis_that_does_not_listen_is_a_sentence_without_its_password(d
 
 
 def unused_port() -> int:
-    from shared.local.readiness import free_port
-
     return free_port(20_000)
 
 
@@ -74,31 +73,29 @@ def test_a_second_one_over_the_same_data_is_refused_and_names_the_first(data):
 
 
 TERMINAL = """
-import sys, time
+import sys
 from pathlib import Path
 from shared.local.child import Plan
 from shared.local.console import Console
 from shared.local.supervisor import Supervisor
 from shared.settings import child_environment
-import signal
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-plan = Plan("worker", [sys.executable, "-c", "import time; time.sleep(600)"], child_environment(), Path.cwd(), 5,
-            lambda: True)
-console = Console(sys.stdout, colour=False)
-Supervisor(console, [plan], None, wanted=sys.stdout.isatty).run()
+sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+plan = Plan("worker", sleeper, child_environment(), Path.cwd(), 5, lambda: True)
+Supervisor(Console(sys.stdout, colour=False), [plan], None, wanted=sys.stdout.isatty).run()
 """
 
 
-def test_a_terminal_that_is_closed_stops_it_even_when_no_signal_comes(eventually):
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(ROOT)
-        os.execv(sys.executable, [sys.executable, "-c", TERMINAL])
+def test_a_terminal_that_is_closed_stops_it_even_when_no_signal_comes():
+    terminal, inside = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", TERMINAL], cwd=ROOT, stdout=inside, stderr=inside, start_new_session=True
+    )
+    os.close(inside)
     said = b""
     while b"ready" not in said:
         said += os.read(terminal, 65536)
-    everybody = psutil.Process(pid).children(recursive=True)
+    everybody = psutil.Process(process.pid).children(recursive=True)
     assert len(everybody) == 1
     os.close(terminal)
-    eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid)
+    process.wait(30)
     assert psutil.wait_procs(everybody, timeout=1)[1] == []
