@@ -25,7 +25,10 @@ control_socket_disable = True
 
 
 def post_worker_init(worker: Any) -> None:
-    """Let TERM end the open streams at once: their clients resume elsewhere instead of holding the worker."""
+    """Start the sweep before the first request, and let TERM end the open streams at once.
+
+    Their clients resume elsewhere instead of holding the worker.
+    """
     from gevent import monkey, spawn
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -36,6 +39,7 @@ def post_worker_init(worker: Any) -> None:
             _end_streams(worker)
         worker.handle_exit(number, frame)
 
+    worker.wsgi.extensions["outlast"].serving()
     signal.signal(signal.SIGTERM, end)
     signal.siginterrupt(signal.SIGTERM, False)
 

@@ -68,7 +68,7 @@ class Hub:
         return self._line().stats()
 
     def close(self) -> None:
-        """Ends every stream at once; may be called from a signal handler."""
+        """Ends every stream at once; under gevent call it from a greenlet."""
         self._closed = True
         line = self._lines.get(os.getpid())
         if line is not None:

@@ -108,7 +108,7 @@ class ServiceHolder:
             return self._held
 
     def serving(self) -> None:
-        """Called with every request: the first one of a process starts its sweep."""
+        """Called where serving starts and with every request: the first call of a process starts its sweep."""
         if self._sweeping and self._pid == os.getpid():
             return
         held = self.get()
@@ -120,8 +120,8 @@ class ServiceHolder:
     def close(self) -> None:
         """Ends every stream of this process at once and lets its sweep end; harmless when nothing was made.
 
-        May be called from a signal handler, so it takes no lock and waits for nothing. Streams opened later
-        end at once too.
+        Takes no lock and waits for nothing of its own; under gevent call it from a greenlet, not from a signal
+        handler. Streams opened later end at once too.
         """
         held = self._held
         if held is None or self._pid != os.getpid():

@@ -55,6 +55,9 @@ APP = """
 import threading
 ended = threading.Event()
 class Streams:
+    def serving(self):
+        pass
+
     def close(self):
         # As the hub does: a thread, whose start waits for it.
         threading.Thread(target=ended.set).start()
