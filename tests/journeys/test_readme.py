@@ -1,0 +1,66 @@
+"""The README's shell and JavaScript snippets do what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.stack import Stack
+
+_README = (Path(__file__).parents[2] / "README.md").read_text()
+_CLIENT = Path(__file__).resolve().parent / "client"
+
+
+def _snippets(language: str, stack: Stack) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", _README, re.DOTALL | re.MULTILINE)
+    return [snippet.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{stack.port}") for snippet in found]
+
+
+def _curl(snippet: str) -> list[str]:
+    one_line = snippet.replace("\\\n", " ")
+    return [
+        subprocess.run(
+            ["bash", "-c", line.replace("curl", "curl -sS", 1)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        ).stdout
+        for line in one_line.strip().splitlines()
+    ]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_curl_lines_start_repeat_stop_and_read_a_run(stack: Stack):
+    start, control = [snippet for snippet in _snippets("sh", stack) if "curl" in snippet]
+    [stream] = _curl(start)
+    assert stream.rstrip().splitlines()[-1].startswith('data: {"type":"RUN_FINISHED"')
+    assert _curl(start) == [stream]
+    refused, record = map(json.loads, _curl(control))
+    assert (refused["code"], record["status"]) == ("RUN_ENDED", "succeeded")
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not (_CLIENT / "node_modules").is_dir(),
+    reason="needs node, and `npm ci` in tests/journeys/client",
+)
+def test_the_javascript_runs_the_demo_agent(stack: Stack):
+    [snippet] = _snippets("js", stack)
+    told = "\nconsole.log(JSON.stringify(agent.messages.map((message) => message.role)));\n"
+    done = subprocess.run(
+        ["node", "--input-type=module", "-"],
+        cwd=_CLIENT,
+        input=snippet + told,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "assistant" in json.loads(done.stdout.strip().splitlines()[-1])
+    assert done.stderr == ""
