@@ -7,6 +7,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-from-lock
+TEST_STAMP := $(VENV)/.installed-for-tests
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
@@ -40,10 +41,15 @@ $(STAMP): requirements-dev.lock pyproject.toml
 run: $(STAMP)
 	@exec $(BIN)/python -m shared.local
 
-test: $(STAMP)
+$(TEST_STAMP): $(STAMP) requirements-test.lock
+	@echo "[test] installing what only the tests need, $$(grep -c == requirements-test.lock) packages in all"
+	@$(PIP) install -r requirements-test.lock
+	@touch $@
+
+test: $(TEST_STAMP)
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(STAMP)
+check: $(TEST_STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -54,6 +60,8 @@ lock: $(STAMP)
 	@test -x $(BIN)/uv || $(PIP) install uv
 	$(COMPILE) --output-file requirements.lock
 	$(COMPILE) --extra embedded --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE) --extra embedded --extra dev --extra test --constraint requirements-dev.lock \
+		--output-file requirements-test.lock
 
 clean:
 	rm -rf $(VENV) dist

@@ -73,6 +73,7 @@ def routes() -> str:
     rows = [
         f"| `{method.upper()} {path}` | {operation['summary']} |"
         for path, operations in sorted(document["paths"].items())
+        if not path.startswith("/ops/") or path.startswith("/ops/api")
         for method, operation in operations.items()
         if method in {"get", "post", "put", "delete"}
     ]

@@ -62,6 +62,24 @@ class Settings(BaseSettings):
     heartbeat_seconds: float = Field(
         default=15, gt=0, description="Idle time after which a stream gets a comment line."
     )
+    stalled_seconds: float = Field(
+        default=120, gt=0, description="A running run without an event for this long is shown as stalled."
+    )
+    queued_long_seconds: float = Field(
+        default=60, gt=0, description="A ready run that no worker took for this long is shown as such."
+    )
+    abandoned_share: float = Field(
+        default=0.25,
+        gt=0,
+        le=1,
+        description="Share of a worker's slots that abandoned agents may hold; beyond it the worker drains, "
+        "exits with 1 and is to be restarted.",
+    )
+    loop_blocked_seconds: float = Field(
+        default=30,
+        gt=0,
+        description="The same when something blocks the worker's asyncio loop for this long.",
+    )
     run_deadline_seconds: float = Field(
         default=3600, gt=0, description="Longest time from claim to ending; then `deadline_exceeded`."
     )
@@ -73,6 +91,9 @@ class Settings(BaseSettings):
     )
     tombstone_seconds: float = Field(
         default=604_800, gt=0, description="How long an expired run's identity is kept from running anew."
+    )
+    audit_seconds: float = Field(
+        default=7_776_000, gt=0, description="How long the audit of what operators did is kept."
     )
 
     max_events_per_run: int = Field(default=200_000, gt=0, description="Events in one run's log.")
@@ -101,6 +122,9 @@ class Settings(BaseSettings):
     jwt_audience: str | None = Field(default=None, description="Audience that a token must name.")
     jwt_issuer: str | None = Field(default=None, description="Issuer that a token must name.")
     jwt_roles_claim: str = Field(default="roles", description="Claim that lists an operator's roles.")
+    metrics_public: bool = Field(
+        default=False, description="Serve `/metrics` without authentication, to whoever can reach it."
+    )
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Browser origins that may call, separated by commas."
     )

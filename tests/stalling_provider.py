@@ -13,47 +13,42 @@ from enum import Enum
 from types import TracebackType
 from typing import Self
 
+from tests.worker.providers.dialects import SECRET, Dialect, dialect_of
+
 HOST = "127.0.0.1"
 DRIP_SECONDS = 0.5
 
 
 class Fault(Enum):
-    """What the server on a port does with a request."""
+    """What the server on a port does with a request; its answers are in the dialect of the path."""
 
     SILENT = "accepts and never answers"
-    STALL = "answers headers and one chunk, then nothing"
-    STATUS_504 = "answers 504"
-    STATUS_408 = "answers 408"
+    STALL = "answers headers and the first words, then nothing"
+    DEAF = "accepts and never reads"
+    STATUS_408 = "answers 408 Request Timeout"
+    STATUS_429 = "answers 429 Too Many Requests"
+    STATUS_503 = "answers 503 Service Unavailable"
+    STATUS_504 = "answers 504 Gateway Timeout"
+    STATUS_524 = "answers 524 A Timeout Occurred"
+    ERROR_EVENT = "answers the first words, then an error in the stream"
     RESET_BEFORE = "resets before the first byte"
-    RESET_AFTER = "resets after the first chunk"
+    RESET_AFTER = "resets after the first words"
     CLOSE_BEFORE = "closes in order before the first byte"
-    CLOSE_AFTER = "closes in order after the first chunk"
+    CLOSE_AFTER = "closes in order after the first words, in mid-body"
+    NO_END = "answers the first words and ends the body in order, without the stream's own end"
+    GARBAGE = "answers something that is neither HTTP nor TLS"
     DRIP = "sends a byte every half second, for ever"
     REFUSED = "nobody listens"
     FULL = "the queue of connections is full, so that connecting hangs"
-    OPENAI = "streams a whole chat completion"
-    OPENAI_STALL = "streams one chunk of a chat completion, then nothing"
-    OPENAI_NO_DONE = "streams one chunk of a chat completion and closes in order, without its end"
-
-
-def _chunk(delta: dict[str, str], finish: str | None = None) -> bytes:
-    body = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "stalling",
-        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
-    }
-    return b"data: " + json.dumps(body).encode() + b"\n\n"
+    NONE = "answers as it should"
 
 
 def _http_chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-_PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
-_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-_WORDS = ("Hello", " from", " the", " provider")
+_LAST_CHUNK = b"0\r\n\r\n"
+_BUFFER = 4096
 
 
 class StallingProvider:
@@ -75,9 +70,9 @@ class StallingProvider:
     ) -> None:
         self.close()
 
-    def url(self, fault: Fault) -> str:
+    def url(self, fault: Fault, scheme: str = "http") -> str:
         """The address whose server has that fault."""
-        return f"http://{HOST}:{self.port(fault)}"
+        return f"{scheme}://{HOST}:{self.port(fault)}"
 
     def port(self, fault: Fault) -> int:
         with self._lock:
@@ -102,6 +97,9 @@ class StallingProvider:
 
     def _open(self, fault: Fault) -> int:
         listener = socket.socket()
+        if fault is Fault.DEAF:
+            # Accepted sockets inherit it, so that the client's side fills up soon.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         listener.bind((HOST, 0))
         port: int = listener.getsockname()[1]
         if fault is Fault.REFUSED:
@@ -140,51 +138,59 @@ class StallingProvider:
         with connection:
             connection.settimeout(5)
             try:
-                _read_request(connection)
+                if fault is Fault.DEAF:
+                    self._stopping.wait()
+                    return
+                if fault is Fault.GARBAGE:
+                    _more(connection)
+                    connection.sendall(b"220 nobody speaks HTTP here\r\n\r\n")
+                    return
+                dialect = dialect_of(_read_request(connection))
                 with self._lock:
                     self._hits[fault] += 1
-                self._misbehave(connection, fault)
+                self._misbehave(connection, fault, dialect)
             except OSError:
                 return
 
-    def _misbehave(self, connection: socket.socket, fault: Fault) -> None:
+    def _misbehave(self, connection: socket.socket, fault: Fault, dialect: Dialect) -> None:
+        begun = _head(dialect) + _http_chunk(dialect.first)
         match fault:
             case Fault.SILENT:
                 self._stopping.wait()
             case Fault.STALL:
-                connection.sendall(_PLAIN + _http_chunk(b"first\n"))
+                connection.sendall(begun)
                 self._stopping.wait()
-            case Fault.STATUS_504 | Fault.STATUS_408:
-                _refuse(connection, fault)
             case Fault.RESET_BEFORE:
                 _reset(connection)
             case Fault.RESET_AFTER:
-                connection.sendall(_PLAIN + _http_chunk(b"first\n"))
-                # The reader has the first chunk when it closes or asks for more; a reset would overtake it.
+                connection.sendall(begun)
+                # The reader has the first words when it closes or asks for more; a reset would overtake them.
                 self._stopping.wait(0.05)
                 _reset(connection)
             case Fault.CLOSE_AFTER:
-                connection.sendall(_PLAIN + _http_chunk(b"first\n"))
+                connection.sendall(begun)
+            case Fault.ERROR_EVENT:
+                connection.sendall(begun + _http_chunk(dialect.failure) + _LAST_CHUNK)
+            case Fault.NO_END:
+                connection.sendall(begun + _LAST_CHUNK)
+            case Fault.NONE:
+                rest = b"".join(map(_http_chunk, filter(None, (*dialect.rest, dialect.end))))
+                connection.sendall(begun + rest + _LAST_CHUNK)
             case Fault.DRIP:
-                connection.sendall(_PLAIN)
+                connection.sendall(_head(dialect))
                 while not self._stopping.wait(DRIP_SECONDS):
-                    connection.sendall(_http_chunk(b"."))
-            case Fault.OPENAI:
-                pieces = [_chunk({"role": "assistant"})] + [_chunk({"content": word}) for word in _WORDS]
-                pieces += [_chunk({}, "stop"), b"data: [DONE]\n\n"]
-                connection.sendall(_STREAM + b"".join(map(_http_chunk, pieces)) + b"0\r\n\r\n")
-            case Fault.OPENAI_STALL:
-                connection.sendall(_STREAM + _http_chunk(_chunk({"role": "assistant", "content": "Hello"})))
-                self._stopping.wait()
-            case Fault.OPENAI_NO_DONE:
-                whole = _http_chunk(_chunk({"role": "assistant", "content": "Hello"}))
-                connection.sendall(_STREAM + whole + b"0\r\n\r\n")
-            case Fault.CLOSE_BEFORE | Fault.REFUSED | Fault.FULL:
-                return
+                    connection.sendall(_http_chunk(b":\n"))
+            case _ if fault.name.startswith("STATUS_"):
+                _refuse(connection, fault)
 
 
-def _read_request(connection: socket.socket) -> None:
-    """Reads the whole request, so that a close is in order; an unread byte would make it a reset."""
+def _head(dialect: Dialect) -> bytes:
+    kind = dialect.content_type.encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n" % kind
+
+
+def _read_request(connection: socket.socket) -> str:
+    """Reads the whole request and returns its path; an unread byte would make a close a reset."""
     received = b""
     while b"\r\n\r\n" not in received:
         received += _more(connection)
@@ -193,6 +199,7 @@ def _read_request(connection: socket.socket) -> None:
     length = int(headers.get(b"content-length", b"0"))
     while len(body) < length:
         body += _more(connection)
+    return head.split(b" ", 2)[1].decode()
 
 
 def _more(connection: socket.socket) -> bytes:
@@ -203,10 +210,11 @@ def _more(connection: socket.socket) -> bytes:
 
 
 def _refuse(connection: socket.socket, fault: Fault) -> None:
-    status = b"504 Gateway Timeout" if fault is Fault.STATUS_504 else b"408 Request Timeout"
-    body = b'{"error":{"message":"upstream secret-detail"}}'
-    head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % (status, len(body))
-    connection.sendall(head + b"Connection: close\r\n\r\n" + body)
+    code, _, reason = fault.value.removeprefix("answers ").partition(" ")
+    error = {"type": "api_error", "code": int(code), "message": f"timeout: {SECRET}", "status": reason}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    head = f"HTTP/1.1 {code} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    connection.sendall(head.encode() + b"Connection: close\r\n\r\n" + body)
 
 
 def _reset(connection: socket.socket) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import request
 from pydantic_core import from_json
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from web.problems import Code, Problem
 
@@ -23,7 +23,10 @@ _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def read(limit: int) -> bytes:
-    """The body; one of more than ``limit`` bytes is refused by its length, or once so much has arrived."""
+    """The body; one of more than ``limit`` bytes is refused by its length, or once so much has arrived.
+
+    Raises the 413, and the 400 for a body that is cut or framed wrongly.
+    """
     too_large = Problem(Code.INVALID_BODY, f"The body is larger than {limit} bytes.")
     if (request.content_length or 0) > limit:
         raise too_large
@@ -33,6 +36,10 @@ def read(limit: int) -> bytes:
         body = request.get_data(cache=False)
     except RequestEntityTooLarge:
         raise too_large from None
+    except HTTPException:
+        raise
+    except Exception:  # noqa: BLE001 - every server has exceptions of its own for broken chunks
+        raise Problem(Code.INVALID_INPUT, "The body could not be read to its end.") from None
     if len(body) > limit:
         raise too_large
     return body

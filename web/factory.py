@@ -8,7 +8,8 @@ from shared import logs
 from shared.settings import Settings, load
 from web import api, commands, cors, identity, problems
 from web.hub import Hub
-from web.ops import health
+from web.ops import api as ops_api
+from web.ops import dashboard, health, metrics
 from web.services import ServiceHolder
 
 
@@ -29,6 +30,8 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.before_request(holder.serving)
     problems.register(app)
     api.register(app)
-    app.register_blueprint(health.blueprint)
+    for room in (health, metrics, ops_api):
+        app.register_blueprint(room.blueprint)
     commands.register(app)
+    dashboard.register(app)
     return app

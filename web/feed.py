@@ -110,6 +110,24 @@ class Feed:
             sleepers = self._awake(ended=terminal is not None)
         _wake(sleepers)
 
+    def begin(self, started: bytes, *, confirmed: bool) -> bool:
+        """Takes the first frame of a run that was accepted just now, so that nobody reads it from the log.
+
+        ``confirmed``: the subscription stood before that. False if the log must be compared once, because
+        something may have been published between acceptance and subscription.
+        """
+        with self._lock:
+            if not self.head:
+                self._extend(Chunk(1, 1, started))
+            elif self._start < len(self._chunks) and self._chunks[self._start].first == 2:
+                self._chunks.insert(self._start, Chunk(1, 1, started))
+                self.ring_bytes += len(started) + _CHUNK_COST
+            else:
+                return True
+            self._looked = True
+            self.looked_early |= not self.confirmed
+            return confirmed or not self.confirmed
+
     def announce(self, last: int) -> bool:
         """The log holds events up to ``last``; whether that is news."""
         with self._lock:

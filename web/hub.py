@@ -67,6 +67,11 @@ class Hub:
         """Counters of this process since its start, and what is open now."""
         return self._line().stats()
 
+    @property
+    def closed(self) -> bool:
+        """Whether this process ends its streams."""
+        return self._closed
+
     def close(self) -> None:
         """Ends every stream at once; under gevent call it from a greenlet."""
         self._closed = True

@@ -23,6 +23,9 @@ LOCAL = Actor("local", frozenset({Role.ADMIN, Role.PAYLOADS}))
 OPEN_PATHS = ("/health/live", "/health/ready", "/openapi.json")
 """Paths that tell nothing about anybody and are served to everybody."""
 
+SESSION_PAGES = "dashboard"
+"""The blueprint whose views know who asks by a session, and refuse by sending to the sign-in page."""
+
 FORWARDING_HEADERS = (
     "Forwarded",
     "X-Forwarded-For",
@@ -44,10 +47,12 @@ def register(app: Flask) -> None:
     """Establishes the actor before every view and every routing error: a 401 comes before all of them."""
 
     def establish() -> None:
-        if request.path in OPEN_PATHS:
+        if request.path in OPEN_PATHS or request.blueprint == SESSION_PAGES:
             return
         held = services()
-        g.actor = _local(held.settings.cors_origins) if held.settings.auth == "none" else _bearer(held)
+        if request.path == "/metrics" and held.settings.metrics_public:
+            return
+        g.actor = local_actor(held.settings.cors_origins) if held.settings.auth == "none" else _bearer(held)
 
     app.before_request(establish)
 
@@ -57,6 +62,11 @@ def _bearer(held: Services) -> Actor:
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
         raise _unauthenticated(held, "Send the header Authorization: Bearer TOKEN.")
+    return owner_of(held, token)
+
+
+def owner_of(held: Services, token: str) -> Actor:
+    """Whose token this is, an API key or a JWT; raises the 401, or the 503 when that cannot be found out."""
     if token.startswith(PREFIX) or not held.tokens.configured:
         try:
             return held.known_keys.get(token, lambda: _key_owner(held, token))
@@ -84,7 +94,8 @@ def _unauthenticated(held: Services, detail: str, error: str | None = None) -> P
     return Problem(Code.UNAUTHENTICATED, detail, headers={"WWW-Authenticate": challenge})
 
 
-def _local(cors_origins: tuple[str, ...]) -> Actor:
+def local_actor(cors_origins: tuple[str, ...]) -> Actor:
+    """Who asks where authentication is switched off; raises the 403 for whoever is not on this machine."""
     reason = _why_not_local(cors_origins)
     if reason is not None:
         detail = f"This server runs without authentication and serves this machine only: {reason}"

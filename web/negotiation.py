@@ -13,7 +13,8 @@ SSE = "text/event-stream"
 JSON = "application/json"
 
 _QVALUE = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+# Possessive and with an optional closing quote, so that a header of nothing but quotes stays linear.
+_QUOTED = re.compile(r'"(?:[^"\\]++|\\.?)*+"?')
 
 
 def best(accept: str | None, offers: Sequence[str]) -> str | None:

@@ -25,16 +25,23 @@ class Code(StrEnum):
     """Stable codes of refusals; the set may grow, spellings never change."""
 
     INVALID_INPUT = "INVALID_INPUT"
+    EMPTY_FILTER = "EMPTY_FILTER"
     UNAUTHENTICATED = "UNAUTHENTICATED"
     FORBIDDEN = "FORBIDDEN"
     NOT_FOUND = "NOT_FOUND"
     UNKNOWN_AGENT = "UNKNOWN_AGENT"
     UNKNOWN_RUN = "UNKNOWN_RUN"
+    UNKNOWN_WORKER = "UNKNOWN_WORKER"
+    UNKNOWN_BULK = "UNKNOWN_BULK"
     METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
     NOT_ACCEPTABLE = "NOT_ACCEPTABLE"
     RUN_CONFLICT = "RUN_CONFLICT"
     RUN_ENDED = "RUN_ENDED"
     THREAD_BUSY = "THREAD_BUSY"
+    RUN_ACTIVE = "RUN_ACTIVE"
+    GRACE = "GRACE"
+    COUNT_CHANGED = "COUNT_CHANGED"
+    NOTHING_MATCHES = "NOTHING_MATCHES"
     RUN_EXPIRED = "RUN_EXPIRED"
     INVALID_BODY = "INVALID_BODY"
     UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
@@ -59,16 +66,23 @@ class Kind:
 
 KINDS: dict[Code, Kind] = {
     Code.INVALID_INPUT: Kind(400, "The request does not say what it must"),
+    Code.EMPTY_FILTER: Kind(400, "The filter would take every run"),
     Code.UNAUTHENTICATED: Kind(401, "Who asks is not known"),
     Code.FORBIDDEN: Kind(403, "Not allowed"),
     Code.NOT_FOUND: Kind(404, "Nothing is served here"),
     Code.UNKNOWN_AGENT: Kind(404, "No worker offers this agent"),
     Code.UNKNOWN_RUN: Kind(404, "There is no such run"),
+    Code.UNKNOWN_WORKER: Kind(404, "There is no such worker"),
+    Code.UNKNOWN_BULK: Kind(404, "There is no such bulk cancel"),
     Code.METHOD_NOT_ALLOWED: Kind(405, "The method is not allowed here"),
     Code.NOT_ACCEPTABLE: Kind(406, "No acceptable form of the answer"),
     Code.RUN_CONFLICT: Kind(409, "The identity belongs to a different run"),
     Code.RUN_ENDED: Kind(409, "The run has ended"),
     Code.THREAD_BUSY: Kind(409, "The thread is busy"),
+    Code.RUN_ACTIVE: Kind(409, "The run has not ended"),
+    Code.GRACE: Kind(409, "The agent still has its grace"),
+    Code.COUNT_CHANGED: Kind(409, "More runs match than were confirmed"),
+    Code.NOTHING_MATCHES: Kind(409, "No live run matches"),
     Code.RUN_EXPIRED: Kind(410, "The run is past its retention"),
     Code.INVALID_BODY: Kind(413, "The request body is too large"),
     Code.UNSUPPORTED_MEDIA_TYPE: Kind(415, "The media type is not supported"),

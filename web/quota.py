@@ -35,9 +35,12 @@ class ActiveRuns:
 
     def has_room(self, actor: str) -> bool:
         """Whether the actor may have one more; raises ``StoreError`` when a needed count cannot be read."""
-        count = self._counts.get(actor)
-        if count and time.monotonic() - count.read_at < FRESH_SECONDS and count.active < self.limit:
-            return True
+        count, now = self._counts.get(actor), time.monotonic()
+        if count and count.active < self.limit:
+            if now - count.read_at < FRESH_SECONDS:
+                return True
+            # One request reads for all that come meanwhile.
+            count.read_at = now
         active = self.store.active_runs(actor)
         with self._lock:
             if len(self._counts) >= _MOST_ACTORS and actor not in self._counts:

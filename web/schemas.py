@@ -12,6 +12,7 @@ Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+SECONDS: Schema = {"type": "number", "minimum": 0}
 _TIME: Schema = {"type": "string", "format": "date-time"}
 _ID: Schema = {"type": "string", "minLength": 1, "maxLength": 256}
 

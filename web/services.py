@@ -41,10 +41,18 @@ class RunReader(Protocol):
         ...
 
 
+class FreshReader(RunReader, Protocol):
+    """A stream that may have been opened before its run was accepted."""
+
+    def begin(self, started: bytes) -> None:
+        """The run was accepted meanwhile; its first frame."""
+        ...
+
+
 class RunHub(Protocol):
     """What the rooms use of the hub, which stands above this module."""
 
-    def open(self, key: str, after: int = 0, *, hang_up: Callable[[], None] | None = None) -> RunReader:
+    def open(self, key: str, after: int = 0, *, hang_up: Callable[[], None] | None = None) -> FreshReader:
         """A stream of the frames after seq ``after``; ``hang_up`` cuts a connection that is stuck."""
         ...
 
@@ -108,7 +116,7 @@ class ServiceHolder:
             return self._held
 
     def serving(self) -> None:
-        """Called where serving starts and with every request: the first call of a process starts its sweep."""
+        """Called where serving starts and with every request; the first call starts the sweep."""
         if self._sweeping and self._pid == os.getpid():
             return
         held = self.get()
@@ -120,8 +128,8 @@ class ServiceHolder:
     def close(self) -> None:
         """Ends every stream of this process at once and lets its sweep end; harmless when nothing was made.
 
-        Takes no lock and waits for nothing of its own; under gevent call it from a greenlet, not from a signal
-        handler. Streams opened later end at once too.
+        Takes no lock and waits for nothing of its own; under gevent call it from a greenlet, not from a
+        signal handler. Streams opened later end at once too.
         """
         held = self._held
         if held is None or self._pid != os.getpid():

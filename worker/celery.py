@@ -13,6 +13,7 @@ from typing import Any
 
 from billiard.exceptions import WorkerLostError
 from celery import Celery, signals
+from celery.worker import state
 
 _ROOT = str(Path(__file__).resolve().parent.parent)
 if _ROOT not in sys.path:
@@ -139,14 +140,52 @@ def _before_the_pool(sender: Any, **_: Any) -> None:
 
 @signals.worker_ready.connect
 def _ready(sender: Any, **_: Any) -> None:
-    from celery.worker import state
-
     mainstay = _mainstay[0]
     if mainstay.forks:
         sender.hub.call_repeatedly(CHILD_CHECK_SECONDS, sender.pool.maintain_pool)
     else:
         process.current()
-    mainstay.start(busy=lambda: len(state.active_requests))
+    mainstay.start(_CeleryHands(sender))
+
+
+class _CeleryHands:
+    """Pool and consumer of the running Celery worker; what changes them happens in its own thread."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def busy(self) -> int:
+        return len(state.active_requests)
+
+    def take_runs(self, wanted: bool) -> None:
+        self._consumer.call_soon(self._take_runs, wanted)
+
+    def _take_runs(self, wanted: bool) -> None:
+        taking, queue = self._consumer.task_consumer, app.conf.task_default_queue
+        if taking is None or taking.consuming_from(queue) == wanted:
+            return
+        if wanted:
+            taking.add_queue(app.amqp.queues[queue])
+            taking.consume()
+        else:
+            taking.cancel_by_queue(queue)
+
+    def kill_child(self, key: str, pid: int) -> None:
+        self._consumer.call_soon(self._kill_child, key, pid)
+
+    @staticmethod
+    def _kill_child(key: str, pid: int) -> None:
+        # Here no result is handled and no job handed out meanwhile: what is active is what the child has.
+        if any(request.id == key and request.worker_pid == pid for request in state.active_requests):
+            log.warning("worker.child_killed", run=key, pid=pid)
+            os.kill(pid, signal.SIGKILL)
+
+    def kill_children(self) -> None:
+        _kill_children()
+
+    def stop(self, code: int) -> None:
+        consumer_state: Any = state  # typed as the None that the flag starts with
+        consumer_state.should_stop = code
 
 
 @signals.worker_shutting_down.connect

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from shared.logs import get_logger
 from shared.runs.outcome import FailureCode, StopCause
+from worker.execution import Execution
 from worker.process import Process
 
 AFTER_DRAIN_SECONDS = 2.0
@@ -32,7 +33,10 @@ class Drain:
         threading.Thread(target=self.run, name="outlast-drain", daemon=True).start()
 
     def run(self) -> bool:
-        """True when every run came to its own end or stopped, False when one had to be ended from outside."""
+        """True when every run came to its own end or stopped, False when one had to be ended from outside.
+
+        Executions that were left behind before are not waited for.
+        """
         began = time.monotonic()
         pulse = self.process.pulse
         self.process.draining = True
@@ -40,22 +44,26 @@ class Drain:
         if self._idle_by(began + self.seconds):
             return True
         told = began + self.seconds
-        for execution in list(pulse.executions.values()):
+        for execution in self._in_hand():
             execution.stop(StopCause.SHUTDOWN)
         if self._idle_by(told + _TASK_CANCEL_SECONDS):
             return True
-        for execution in list(pulse.executions.values()):
+        for execution in self._in_hand():
             execution.cancel_task()
         if self._idle_by(told + _ABANDON_SECONDS):
             return True
-        deaf = list(pulse.executions.values())
+        deaf = self._in_hand()
         for execution in deaf:
             pulse.abandon(execution, FailureCode.WORKER_SHUTDOWN)
         log.warning("worker.runs_abandoned", runs=len(deaf))
         return False
 
+    def _in_hand(self) -> list[Execution]:
+        executions = list(self.process.pulse.executions.values())
+        return [execution for execution in executions if not execution.left_behind]
+
     def _idle_by(self, deadline: float) -> bool:
-        return _by(lambda: not self.process.pulse.executions, deadline)
+        return _by(lambda: not self.process.pulse.busy, deadline)
 
 
 def _by(condition: Callable[[], bool], deadline: float) -> bool:

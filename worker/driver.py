@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from shared.logs import bound, get_logger
@@ -138,7 +139,8 @@ class Driver:
         verifier.observe(events.run_started(identity.thread_id, identity.run_id))
         if claim.last_seq > 1:
             for frame in self.store.log.read_all(claim.key)[1:]:
-                verifier.observe(events.parse(sse.data_of(frame)))
+                with suppress(ValueError):
+                    verifier.observe(events.parse(sse.data_of(frame)))
         execution.emitter = self._emitter(execution, verifier)
         execution.context = RunContext(
             run_input, sink=execution.emitter, token=execution.token, attempt=claim.attempt

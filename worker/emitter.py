@@ -15,7 +15,7 @@ from shared.protocol.verifier import VerificationError, Verifier
 from shared.runs.outcome import StopCause
 from shared.settings import Settings
 from shared.store.answers import Append
-from shared.store.errors import StoreError
+from shared.store.errors import StoreError, StoreFull
 from shared.store.log import Batch
 from worker.bounds import Bounds, is_closing
 from worker.cancellation import CancellationToken, Disconnected, wake
@@ -83,6 +83,7 @@ class RunEmitter:
         self._flushing = False
         self._closed = False
         self._suspect = False
+        self._refused = False
         self._waiters: list[asyncio.Future[None]] = []
         token.on_trip(self._wake)
 
@@ -217,6 +218,7 @@ class RunEmitter:
         cause: str | None = None
         reclaim = False
         with self._changed:
+            self._refused = isinstance(answer, StoreFull)
             if isinstance(answer, Append):
                 if answer.state == "ok":
                     self._acknowledge()
@@ -300,6 +302,12 @@ class RunEmitter:
             with self._changed:
                 if not self._flushing and self._batch is None and not self.urgent:
                     return self._acknowledged + 1, list(self._fresh)
+                if not self._flushing and self._refused:
+                    # A full Redis takes endings but no appends, so the ending carries everything.
+                    return self._acknowledged + 1, [
+                        *(self._batch.frames if self._batch else ()),
+                        *self._fresh,
+                    ]
                 if self._flushing:
                     self._changed.wait(max(deadline - time.monotonic(), 0.0))
             if time.monotonic() >= deadline:

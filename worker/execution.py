@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class Execution:
-    """A claim and what runs under it; ``deadline`` and ``stopped_at`` are moments of the monotonic clock."""
+    """A claim and what runs under it; ``deadline`` and ``stopped_at`` are moments of the monotonic clock.
+
+    ``abandoned``: its run is ended from outside and nothing is recorded here any more; ``left_behind``: that
+    was done, and its agent still goes on.
+    """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -29,6 +33,7 @@ class Execution:
         self.stopped_at: float | None = None
         self.task_cancels = 0
         self.abandoned = False
+        self.left_behind = False
         self.recording = False
         self.emitter: RunEmitter | None = None
         self.running: Running | None = None

@@ -11,24 +11,28 @@
      |    |-- EventBufferFull .....  EVENT_BUFFER_FULL
      |    |-- Cancelled ...........  CANCELLED      (whether the run *is* cancelled, its token decides)
      |    `-- Disconnected ........  DISCONNECTED
-     |-- it, or what caused it, is in the table of `worker.transports`
-     |    |-- a timeout anywhere in the chain ...  transport_timeout
-     |    |-- an error status .................  provider_error
-     |    |-- unreachable, broken off ..........  transport_error
+     |-- the innermost of its causes that is in the table of `worker.transports`
+     |    |-- a timeout ...............  transport_timeout
+     |    |-- an error status .........  provider_error
+     |    |-- unreachable, broken off .  transport_error
      |    `-- a builtin class: as above, if a transport raised it or `ctx.provider_call()` was around it
      `-- anything else ......................................................  AGENT_ERROR
 
-An exception's own text reaches operators only. Timeouts are looked for first, because SDKs derive
-them from their connection errors.
+The innermost decides, because libraries wrap a timeout in a connection error (requests), and a
+refused connection in a timeout (openai over aiohttp). An exception's own text reaches operators
+only, without the credentials that URLs carry.
 """
 
 from __future__ import annotations
 
+import errno
+import re
 import secrets
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -85,9 +89,15 @@ _BY_MEANING = {
     Meaning.ERROR: FailureCode.TRANSPORT_ERROR,
     Meaning.STATUS: FailureCode.PROVIDER_ERROR,
 }
+_GRPC = {"DEADLINE_EXCEEDED": Meaning.TIMEOUT, "UNAVAILABLE": Meaning.ERROR}
+# Ways to say "unreachable" for which Python has no class of its own.
+_UNREACHABLE = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
+_CREDENTIAL = re.compile(
+    r"(?i)([?&](?:api[-_]?key|key|(?:access[-_]?|auth[-_]?)?token|sig(?:nature)?|x-amz-[a-z-]+)="
+    r"|\bauthorization\W{1,5}\w+\s+|\bbearer\s+|\bapi-key\W{1,5}(?:b['\"])?|://[^/\s:@]*:(?=[^/\s@]+@))([^&\s'\"@)>,]+)"
+)
 # What an upstream may say of itself; it cannot claim that this worker cancelled or lost anything.
 _UPSTREAM = frozenset(_BY_MEANING.values())
-_GRPC = {"DEADLINE_EXCEEDED": Meaning.TIMEOUT, "UNAVAILABLE": Meaning.ERROR}
 
 
 def classify(error: BaseException, *, in_provider_call: bool = False) -> Outcome:
@@ -120,10 +130,12 @@ def code_of(error: BaseException, *, in_provider_call: bool = False) -> FailureC
         return next((code for code in _UPSTREAM if code == error.code), FailureCode.AGENT_ERROR)
     if isinstance(error, ValidationError) and isinstance(getattr(events, error.title, None), type):
         return FailureCode.PROTOCOL
-    chain = [_meaning(link, marked=in_provider_call) for link in _chain(error)]
-    if Meaning.TIMEOUT in chain:
-        return FailureCode.TRANSPORT_TIMEOUT
-    return next((_BY_MEANING[said] for said in chain if said in _BY_MEANING), FailureCode.AGENT_ERROR)
+    known = [
+        meaning
+        for link, marked in _chain(error, marked=in_provider_call)
+        if (meaning := _meaning(link, marked)) is not None
+    ]
+    return _BY_MEANING.get(known[-1], FailureCode.AGENT_ERROR) if known else FailureCode.AGENT_ERROR
 
 
 def sentence_of(error: BaseException, code: FailureCode) -> str:
@@ -141,8 +153,10 @@ def is_transport_timeout(error: BaseException, *, in_provider_call: bool = False
 
 def mark_provider_call(error: BaseException) -> None:
     """Remembers that an exception left a block that the agent declared to be a provider call."""
-    with suppress(Exception):  # a class with slots keeps no mark and is judged by its name
-        setattr(error, _MARK, True)
+    if isinstance(error, BaseExceptionGroup):
+        for leaf in error.exceptions:
+            mark_provider_call(leaf)
+    error.__dict__[_MARK] = True
 
 
 def _alone(error: BaseException) -> BaseException:
@@ -159,41 +173,46 @@ def _is_cancelled_task(error: BaseException) -> bool:
     return type(error).__name__ == "CancelledError"
 
 
-def _chain(error: BaseException) -> Iterator[Exception]:
-    """The exception and what it names as its cause, outermost first."""
+def _chain(error: BaseException, *, marked: bool) -> Iterator[tuple[Exception, bool]]:
+    """The exception and its causes, outermost first, and whether each left a provider call."""
     seen: set[int] = set()
-    ahead: list[BaseException | None] = [error]
+    ahead: list[tuple[object, bool]] = [(error, marked)]
     while ahead:
-        link = ahead.pop(0)
+        link, marked = ahead.pop(0)
         # A CancelledError stands in the chain of every asyncio timeout and means nothing.
         if not isinstance(link, Exception) or id(link) in seen:
             continue
         seen.add(id(link))
-        yield link
-        ahead.append(link.__cause__)
+        marked = marked or _MARK in link.__dict__
+        yield link, marked
+        reasons: list[object] = [link.__cause__]
         if transports.hides_its_reason(type(link)):
-            ahead += [link.__context__, getattr(link, "reason", None)]
-            ahead += [argument for argument in link.args if isinstance(argument, BaseException)]
+            reasons += [None if link.__suppress_context__ else link.__context__]
+            reasons += [getattr(link, "reason", None), *link.args]
+        ahead += [(reason, marked) for reason in reasons]
 
 
-def _meaning(error: Exception, *, marked: bool) -> Meaning | None:
+def _meaning(error: Exception, marked: bool) -> Meaning | None:
     said = transports.meaning_of(type(error))
+    if said is None and isinstance(error, OSError) and error.errno in _UNREACHABLE:
+        said = Meaning.MAYBE_ERROR
     if said is Meaning.STATUS:
-        return _grpc_meaning(error) or said
+        return _GRPC.get(_grpc_status(error), said) if _is_rpc(error) else said
     if said not in {Meaning.MAYBE_TIMEOUT, Meaning.MAYBE_ERROR}:
         return said
-    if not (marked or getattr(error, _MARK, False) or _raised_by_transport(error)):
+    if not (marked or _raised_by_transport(error)):
         return None
     return Meaning.TIMEOUT if said is Meaning.MAYBE_TIMEOUT else Meaning.ERROR
 
 
-def _grpc_meaning(error: Exception) -> Meaning | None:
-    status = getattr(error, "code", None)
-    if not callable(status):
-        return None
+def _is_rpc(error: BaseException) -> bool:
+    return transports.entry_of(type(error)) == ("grpc", "RpcError")
+
+
+def _grpc_status(error: Any) -> str:
     with suppress(Exception):
-        return _GRPC.get(str(getattr(status(), "name", "")))
-    return None
+        return str(error.code().name)
+    return ""
 
 
 def _raised_by_transport(error: Exception) -> bool:
@@ -216,16 +235,35 @@ def _detail(error: BaseException) -> str:
         text = "".join(traceback.format_exception(error))
     except Exception:  # noqa: BLE001 - whatever an exception's own code does, the run gets its ending
         text = f"{type(error).__module__}.{type(error).__qualname__} (its traceback cannot be shown)"
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        text = f"provider status {status}\n{text}"
-    text = _clean(text)
+    status = _status(error)
+    text = _CREDENTIAL.sub(r"\1***", _clean(f"provider status {status}\n{text}" if status else text))
     data = text.encode()
     if len(data) <= DETAIL_BYTES:
         return text
     head, gap = DETAIL_BYTES // 4, "\n[...]\n"
     tail = DETAIL_BYTES - head - len(gap)
     return data[:head].decode(errors="ignore") + gap + data[-tail:].decode(errors="ignore")
+
+
+def _status(error: BaseException) -> object:
+    """The status that a provider answered with, wherever its library keeps it; None if there is none."""
+    for link, _ in _chain(_alone(error), marked=False):
+        if transports.meaning_of(type(link)) is not Meaning.STATUS:
+            continue
+        with suppress(Exception):
+            return _status_of(link)
+    return None
+
+
+def _status_of(error: Any) -> object:
+    if _is_rpc(error):
+        return _grpc_status(error)
+    answer = getattr(error, "response", None)
+    if isinstance(answer, Mapping):
+        return answer["ResponseMetadata"]["HTTPStatusCode"]
+    holders = (error, answer)
+    values = (getattr(holder, name, None) for holder in holders for name in ("status_code", "status", "code"))
+    return next((value for value in values if isinstance(value, int)), None)
 
 
 def _text(error: BaseException) -> str:

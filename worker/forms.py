@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._closing = False
+        self._asked: float | None = None
         self._thread = threading.Thread(target=self._run, name="outlast-loop", daemon=True)
 
     def start(self) -> None:
@@ -119,6 +121,21 @@ class LoopThread:
         self._thread.join(timeout)
         if not self._thread.is_alive():
             self.loop.close()
+
+    def blocked_seconds(self) -> float:
+        """How long a question to the loop has been open; each call asks one when none is."""
+        now, asked = time.monotonic(), self._asked
+        if asked is not None:
+            return now - asked
+        self._asked = now
+        try:
+            self.loop.call_soon_threadsafe(self._answer)
+        except RuntimeError:  # closed
+            self._asked = None
+        return 0.0
+
+    def _answer(self) -> None:
+        self._asked = None
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

@@ -15,7 +15,7 @@ log = get_logger(__name__)
 
 
 class Heartbeat:
-    """A daemon thread in a worker's main process; ``facts`` is asked at every beat."""
+    """A daemon thread in a worker's main process; ``obey`` and then ``facts`` are called at every beat."""
 
     def __init__(
         self,
@@ -23,11 +23,13 @@ class Heartbeat:
         name: str,
         facts: Callable[[], dict[str, Any]],
         agents: dict[str, dict[str, Any]],
+        obey: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self._workers = workers
         self._facts = facts
         self._agents = agents
+        self._obey = obey
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="outlast-heartbeat", daemon=True)
 
@@ -50,6 +52,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         try:
+            self._obey()
             self._workers.beat(self.name, self._facts(), self._agents)
         except StoreError as error:
             log.warning("heartbeat.store_unavailable", error=type(error).__name__)

@@ -7,21 +7,51 @@ import platform
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from shared.logs import get_logger
 from shared.queue import Queue
 from shared.settings import Settings
+from shared.store.connection import FAILURES
 from shared.store.store import open_store
 from worker import process
 from worker.agents.registry import Registry
+from worker.children import Children
+from worker.condition import Condition
 from worker.drain import AFTER_DRAIN_SECONDS, Drain
 from worker.heartbeat import Heartbeat
 from worker.sweeper import end_run_of_dead_child, sweep_loop
 
+EXIT_UNFIT = 1
+"""Exit status of a worker that gave itself up: supervisors restart what does not end with 0."""
+
 _MARGIN_SECONDS = 0.2
 
 log = get_logger(__name__)
+
+
+class Hands(Protocol):
+    """What the main process needs of its pool and its consumer; any thread may call."""
+
+    def busy(self) -> int:
+        """Slots in use."""
+        ...
+
+    def take_runs(self, wanted: bool) -> None:
+        """Takes messages from the queue, or leaves them there."""
+        ...
+
+    def kill_child(self, key: str, pid: int) -> None:
+        """Kills a pool child if it executes this very run."""
+        ...
+
+    def kill_children(self) -> None:
+        """Kills all of them."""
+        ...
+
+    def stop(self, code: int) -> None:
+        """Lets the worker shut down and exit with this status."""
+        ...
 
 
 class Mainstay:
@@ -36,37 +66,68 @@ class Mainstay:
         self.forks = pool == "prefork"
         self._store = open_store(settings)
         self._queue = Queue(settings, self._store)
-        self._busy: Callable[[], int] = lambda: 0
+        self.name = process.worker_name(self.pid)
+        self._hands: Hands | None = None
         self._started_at = int(time.time() * 1000)
         self._draining = False
+        self._drained = False
+        self._exit_code = 0
         self._heartbeat = Heartbeat(
-            self._store.workers, process.worker_name(self.pid), self.facts, agents.catalogue()
+            self._store.workers, self.name, self.facts, agents.catalogue(), self._obey
         )
         self._sweep = sweep_loop(self._store, self._queue)
         # The write end stays open in the parent alone; its closing is what every child hears.
         self._hear, self._tell = os.pipe() if self.forks else (-1, -1)
 
-    def start(self, *, busy: Callable[[], int]) -> None:
+    def start(self, hands: Hands) -> None:
         """Starts heartbeat and sweep, once the pool stands."""
-        self._busy = busy
+        self._hands = hands
         self._heartbeat.start()
         self._sweep.start()
+        found = process.started()
+        if self.forks:
+            Children(self.settings, self.name, hands.kill_child).start()
+        elif found is not None:
+            Condition(found, self.settings, self.slots, self._unfit).start()
         log.info("worker.ready", pool=self.pool, slots=self.slots, agents=list(self.agents.names()))
 
     def facts(self) -> dict[str, Any]:
         """What the heartbeat tells."""
         found = process.started()
-        return {
-            "host": process.worker_name(self.pid).split(":", 1)[0],
+        told: dict[str, Any] = {
+            "host": self.name.split(":", 1)[0],
             "pid": self.pid,
             "pool": self.pool,
             "slots": self.slots,
-            "busy": self._busy(),
+            "busy": self._hands.busy() if self._hands else 0,
             "abandoned": found.pulse.abandoned if found else 0,
-            "draining": self._draining,
+            "draining": self._draining or self._drained,
             "started_at": self._started_at,
+            "redis_errors": sum(FAILURES.values()),
             "versions": {"python": platform.python_version()},
         }
+        blocked = found.loop_blocked_seconds if found and not self.forks else 0.0
+        return told | ({"loop_blocked_seconds": round(blocked, 1)} if blocked >= 1 else {})
+
+    def _obey(self) -> None:
+        """Takes runs or takes none, as operators have switched this worker; said again at every heartbeat."""
+        drained = self._store.controls.is_draining(self.name)
+        if drained != self._drained:
+            log.warning("worker.drained" if drained else "worker.undrained")
+        if self._hands is not None and not self._draining and (drained or self._drained):
+            self._hands.take_runs(not drained)
+            found = process.started()
+            if found is not None:
+                found.draining = drained
+        self._drained = drained
+
+    def _unfit(self, reason: str) -> None:
+        """This process cannot be trusted with runs any more: out with it, a supervisor starts another."""
+        if self._hands is not None and not self._draining:
+            log.error("worker.unfit", reason=reason)
+            self._exit_code = EXIT_UNFIT
+            self._hands.stop(EXIT_UNFIT)
+            self.drain(cold=False, last_resort=self._hands.kill_children)
 
     def child_died(self, key: str) -> None:
         """Celery lost the child that executed this run."""
@@ -87,14 +148,25 @@ class Mainstay:
             os.close(self._tell)
         found = process.started()
         if found is not None:
-            Drain(found, seconds).start()
+            threading.Thread(
+                target=self._drain, args=(found, seconds, last_resort), name="outlast-drain", daemon=True
+            ).start()
+
+    def _drain(self, mine: process.Process, seconds: float, last_resort: Callable[[], None]) -> None:
+        Drain(mine, seconds).run()
+        if mine.pulse.abandoned:
+            # Their threads would keep Celery, and the interpreter, from ending.
+            self._exit(last_resort)
 
     def _exit_for_certain(self, seconds: float, last_resort: Callable[[], None]) -> None:
         time.sleep(seconds + AFTER_DRAIN_SECONDS - _MARGIN_SECONDS)
-        log.warning("worker.exit_forced")
+        self._exit(last_resort)
+
+    def _exit(self, last_resort: Callable[[], None]) -> None:
+        log.warning("worker.exit_forced", code=self._exit_code)
         self._heartbeat.leave(timeout=_MARGIN_SECONDS / 2)
         last_resort()
-        os._exit(0)
+        os._exit(self._exit_code)
 
     def leave(self) -> None:
         """The pool has stopped: out of the list of workers."""
@@ -109,6 +181,7 @@ class Mainstay:
         """Starts the child's own services and listens for the parent's shutdown or death."""
         os.close(self._tell)
         mine = process.current()
+        mine.in_pool_child = True
         threading.Thread(target=self._await_parent, args=(mine,), name="outlast-parent", daemon=True).start()
 
     def _await_parent(self, mine: process.Process) -> None:

@@ -48,6 +48,7 @@ class Process:
         self.queue = Queue(settings, self.store)
         self.writer = Writer(self.store.log)
         self.draining = False
+        self.in_pool_child = False
         self._loop_thread = LoopThread()
         self._recent: deque[Recording] = deque(maxlen=256)
         self.pulse = Pulse(
@@ -57,12 +58,18 @@ class Process:
             reclaim=self.reclaim,
             reconnected=self._reconnected,
             enqueue=self.queue.enqueue,
+            deaf=self._deaf,
         )
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of all async agents of this process."""
         return self._loop_thread.loop
+
+    @property
+    def loop_blocked_seconds(self) -> float:
+        """For how long the loop has not answered; something blocks it when that is more than a moment."""
+        return self._loop_thread.blocked_seconds()
 
     def start(self) -> None:
         """Starts loop, writer and pulse."""
@@ -77,15 +84,22 @@ class Process:
         self._loop_thread.close()
         self.store.close()
 
-    def say_claim(self, key: str, execution_id: str) -> Claim | None:
+    def say_claim(self, key: str, execution_id: str, *, again: bool = False) -> Claim | None:
         """Claims a run for this process; repeatable. Raises StoreError, and ValueError for no run key."""
-        return self.store.runs.claim(key, execution_id, worker=self.name, host=self.host, pid=self.pid)
+        return self.store.runs.claim(
+            key, execution_id, worker=self.name, host=self.host, pid=self.pid, again=again
+        )
 
     def reclaim(self, execution: Execution) -> bool:
         """Says a claim again to a Redis that forgot it; False when the run is not to be had any more."""
-        claim = self.say_claim(execution.key, execution.id)
+        claim = self.say_claim(execution.key, execution.id, again=True)
         log.warning("run.claimed_again", run=execution.key, ours=claim is not None)
         return claim is not None
+
+    def _deaf(self, execution: Execution) -> None:
+        """A pool child has a parent that can kill it; a thread can only be left behind."""
+        if self.in_pool_child:
+            self.store.controls.kill_child(execution.key, execution.id, worker=self.name, pid=self.pid)
 
     def remember(self, recording: Recording) -> None:
         """Keeps a recorded ending for some seconds, in case Redis forgets it."""

@@ -34,7 +34,8 @@ class Pulse:
     """Follows this process's executions from their claim to their recorded ending.
 
     ``reclaim`` says a claim again to a Redis that forgot it; ``reconnected`` is called when the connection to
-    Redis was lost and made again; ``enqueue`` takes the run whose turn an ending brought.
+    Redis was lost and made again; ``enqueue`` takes the run whose turn an ending brought; ``deaf`` is told of
+    an execution whose agent goes on although its run was ended from outside.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Pulse:
         reclaim: Callable[[Execution], bool],
         reconnected: Callable[[], None],
         enqueue: Callable[[str], None],
+        deaf: Callable[[Execution], None],
     ) -> None:
         self.executions: dict[str, Execution] = {}
         self._store = store
@@ -54,6 +56,7 @@ class Pulse:
         self._reclaim = reclaim
         self._reconnected = reconnected
         self._enqueue = enqueue
+        self._deaf = deaf
         self._subscription = Subscription(settings.redis_url)
         self._renew_at = 0.0
         self._thread = threading.Thread(target=self._loop, name="outlast-pulse", daemon=True)
@@ -79,8 +82,13 @@ class Pulse:
 
     @property
     def abandoned(self) -> int:
-        """Executions whose run was ended from outside while their agent goes on."""
-        return sum(execution.abandoned for execution in list(self.executions.values()))
+        """Executions whose run was ended from outside while their agent goes on: each keeps its slot."""
+        return sum(execution.left_behind for execution in list(self.executions.values()))
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is an execution whose ending is still to be recorded."""
+        return any(not execution.left_behind for execution in list(self.executions.values()))
 
     def _loop(self) -> None:
         while not self._subscription.closed:
@@ -109,11 +117,15 @@ class Pulse:
 
     def _told(self, data: bytes) -> None:
         word, _, rest = data.decode(errors="replace").partition(" ")
-        key, _, cause = rest.partition(" ")
+        key, _, argument = rest.partition(" ")
         execution = self.executions.get(key)
-        if word == "cancel" and execution is not None and cause in _CAUSES:
-            log.info("run.cancel_heard", run=key, cause=cause)
-            execution.stop(StopCause(cause))
+        if execution is None:
+            return
+        if word == "cancel" and argument in _CAUSES:
+            log.info("run.cancel_heard", run=key, cause=argument)
+            execution.stop(StopCause(argument))
+        elif word == "terminate" and argument == execution.id:
+            self.let_go(execution)
 
     # --- leases -----------------------------------------------------------------------------------------
 
@@ -153,6 +165,10 @@ class Pulse:
         if execution.stopped_at is None:
             return
         grace = self._settings.cancel_grace_seconds
+        if execution.token.cause is StopCause.LOST and now >= execution.stopped_at + grace:
+            # Somebody else ended it, and nobody told us in time how.
+            self.let_go(execution)
+            return
         if now >= execution.stopped_at + grace * (execution.task_cancels + 1):
             execution.cancel_task()
         overdue = max(execution.stopped_at, execution.deadline) + grace
@@ -168,6 +184,35 @@ class Pulse:
             threading.Thread(
                 target=self._end_outside, args=(execution, code), name="outlast-abandon", daemon=True
             ).start()
+
+    def let_go(self, execution: Execution) -> None:
+        """Somebody else ended the run: stops its agent as far as its form allows, and records nothing."""
+        if execution.abandoned:
+            return
+        execution.abandoned = True
+        log.warning("run.let_go", run=execution.key)
+        execution.stop(StopCause.LOST)
+        execution.cancel_task()
+        threading.Thread(
+            target=self._await_unwinding, args=(execution,), name="outlast-let-go", daemon=True
+        ).start()
+
+    def _await_unwinding(self, execution: Execution) -> None:
+        give_up = time.monotonic() + CANCELLED_TASK_SECONDS
+        while self.executions.get(execution.key) is execution and time.monotonic() < give_up:
+            time.sleep(0.02)
+        self._leave_behind(execution)
+
+    def _leave_behind(self, execution: Execution) -> None:
+        execution.left_behind = True
+        if execution.running is not None:
+            execution.running.abandon()
+        if self.executions.get(execution.key) is execution:
+            log.warning("run.left_behind", run=execution.key)
+            try:
+                self._deaf(execution)
+            except StoreError as error:
+                log.warning("run.parent_not_told", run=execution.key, error=type(error).__name__)
 
     def _end_outside(self, execution: Execution, code: FailureCode) -> None:
         for attempt in range(_TRIES):
@@ -189,5 +234,4 @@ class Pulse:
                     self._enqueue(finish.successor)
             break
         execution.stop(StopCause.LOST)
-        if execution.running is not None:
-            execution.running.abandon()
+        self._leave_behind(execution)

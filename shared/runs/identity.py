@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 BUCKETS = tuple(f"b{number:x}" for number in range(16))
 """Hash tags over which keys are spread; all keys of one thread share one."""
@@ -13,6 +14,7 @@ BUCKETS = tuple(f"b{number:x}" for number in range(16))
 KEY_PATTERN = re.compile(r"b[0-9a-f][0-9a-z]{26}")
 
 
+@lru_cache(maxsize=4096)
 def _digest(*parts: str) -> bytes:
     joined = b"".join(len(raw).to_bytes(4, "big") + raw for raw in (part.encode() for part in parts))
     return hashlib.sha256(joined).digest()
@@ -30,6 +32,7 @@ def bucket_of_key(key: str) -> str:
     return key[:2]
 
 
+@lru_cache(maxsize=4096)
 def short_digest(*parts: str) -> str:
     """A deterministic, URL-safe digest of some texts, length-prefixed so that no two lists collide."""
     return base64.b32encode(_digest(*parts)[:16]).decode().rstrip("=").lower()

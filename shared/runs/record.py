@@ -26,9 +26,21 @@ _TIMES = (
     "cancel_requested_at",
     "deadline_at",
     "last_event_at",
+    "terminated_at",
 )
 _PUBLIC_TEXTS = ("code", "message", "cancel_reason", "worker", "incident")
-_OPERATOR_TEXTS = ("parent_run_id", "detail", "cancel_by", "cancel_cause", "host", "policy")
+_OPERATOR_TEXTS = (
+    "parent_run_id",
+    "detail",
+    "cancel_by",
+    "cancel_cause",
+    "host",
+    "policy",
+    "terminated_by",
+    "terminate_reason",
+    "retry_of",
+    "retried_as",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,11 @@ class RunRecord:
     def ended(self) -> bool:
         """Whether the outcome is recorded."""
         return is_terminal(self.status)
+
+    @property
+    def cancel_by(self) -> str | None:
+        """Who asked for the stop."""
+        return self.texts.get("cancel_by")
 
     def public(self) -> dict[str, Any]:
         """The record as its owner reads it (JSON, snake_case, absent members left out)."""

@@ -76,6 +76,15 @@ class CancelAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class TerminateAnswer:
+    """``fenced``: end it now by its ``fence``; ``grace``: the agent still has ``seconds_left``."""
+
+    state: Literal["fenced", "grace", "ended", "unknown"]
+    fence: Fence | None = None
+    seconds_left: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """What the sweep found in one bucket: run keys to end, to enqueue again, to time out, to expire."""
 

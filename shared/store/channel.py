@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.store.connection import connect
 
@@ -115,9 +116,14 @@ class Subscription:
                 self._send("PING")
         if now - self._heard > 2 * IDLE_SECONDS:
             raise ConnectionError("the server is silent")
-        if connection is None or not connection.can_read(timeout=min(timeout, IDLE_SECONDS)):
+        if connection is None:
             return None
-        answer = connection.read_response()
+        try:
+            # Never zero: another thread may write meanwhile, and must not find the socket non-blocking.
+            wait = min(max(timeout, 0.001), IDLE_SECONDS)
+            answer = connection.read_response(timeout=wait, disconnect_on_error=False)
+        except RedisTimeoutError:
+            return None
         self._heard, self._asked = time.monotonic(), False
         return answer
 

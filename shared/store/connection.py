@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +14,12 @@ from redis.exceptions import OutOfMemoryError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from shared.store.client import Client
 from shared.store.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 
-SOCKET_TIMEOUT_SECONDS = 2.0
+__all__ = ["FAILURES", "SOCKET_TIMEOUT_SECONDS", "Client", "ask", "connect", "translate"]
 
-Client = redis.Redis
+SOCKET_TIMEOUT_SECONDS = 2.0
 
 _KEEPALIVE = {
     getattr(socket, name): value
@@ -41,11 +43,22 @@ def connect(
     }
     if not url.startswith("unix://"):
         options |= {"socket_keepalive": True, "socket_keepalive_options": _KEEPALIVE}
-    return redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(url, **options))
+    pool = redis.BlockingConnectionPool.from_url(url, **options)
+    return Client(pool, most=max_connections, patience=SOCKET_TIMEOUT_SECONDS)
+
+
+FAILURES: Counter[str] = Counter()
+"""Failed calls of this process so far, by the name of the error that they became."""
 
 
 def translate(error: RedisError) -> StoreError:
     """The store's own word for a failure of the client library."""
+    found = _translated(error)
+    FAILURES[type(found).__name__] += 1
+    return found
+
+
+def _translated(error: RedisError) -> StoreError:
     if isinstance(error, OutOfMemoryError):
         return StoreFull("Redis is at its memory limit")
     if isinstance(error, RedisTimeoutError):

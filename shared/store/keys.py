@@ -9,6 +9,11 @@ AGENTS = "outlast:agents"
 API_KEYS = "outlast:api-keys"
 SWEEPER = "outlast:sweeper"
 WORKER_CHANNEL_PREFIX = "outlast:worker-channel:"
+FAMILY_CHANNEL_PREFIX = "outlast:worker-family:"
+DRAINING = "outlast:draining"
+AUDIT = "outlast:audit"
+BULKS = "outlast:bulks"
+SWEEPS = "outlast:sweeps"
 
 
 def prefix(bucket: str) -> str:
@@ -72,8 +77,68 @@ def active(bucket: str) -> str:
 
 
 def stats(bucket: str, minute: int) -> str:
-    """Hash: endings of one minute since the epoch, field ``agent|status|code``."""
+    """Hash: one minute's numbers: endings ``agent|status|code``, ``accepted``, histograms ``name:slot``."""
     return f"{prefix(bucket)}stats:{minute}"
+
+
+def totals(bucket: str) -> str:
+    """Hash: the same numbers since ever."""
+    return f"{prefix(bucket)}totals"
+
+
+def depths(minute: int) -> str:
+    """Hash: queue depth and oldest wait of one minute, as the sweep saw them."""
+    return f"outlast:depths:{minute}"
+
+
+def live(bucket: str) -> str:
+    """Sorted set: queued and running runs by the time of their acceptance."""
+    return f"{prefix(bucket)}live"
+
+
+def runs_of_agent(bucket: str, agent: str) -> str:
+    """Sorted set: one agent's runs by the time of their acceptance."""
+    return f"{prefix(bucket)}agent:{agent}"
+
+
+def ended_with_status(bucket: str, status: str) -> str:
+    """Sorted set: ended runs of one status by the time of their acceptance."""
+    return f"{prefix(bucket)}status:{status}"
+
+
+def failed_with_code(bucket: str, code: str) -> str:
+    """Sorted set: runs that failed with one code by the time of their acceptance."""
+    return f"{prefix(bucket)}code:{code}"
+
+
+def intake(bucket: str) -> str:
+    """Hash: whether claims are refused in this bucket (``paused``), and when that last ended."""
+    return f"{prefix(bucket)}intake"
+
+
+def acts(key: str) -> str:
+    """List: what operators did to one run."""
+    return f"{prefix(bucket_of_key(key))}acts:{key}"
+
+
+def bulk(bulk_id: str) -> str:
+    """Hash: one bulk cancel."""
+    return f"outlast:bulk:{bulk_id}"
+
+
+def bulk_todo(bulk_id: str) -> str:
+    """List: run keys of a bulk cancel that were not asked yet."""
+    return f"outlast:bulk:{bulk_id}:todo"
+
+
+def bulk_results(bulk_id: str) -> str:
+    """Hash: run key -> what became of it in a bulk cancel."""
+    return f"outlast:bulk:{bulk_id}:results"
+
+
+def bulk_lock(bulk_id: str) -> str:
+    """String: the process that is at work on a bulk cancel."""
+    return f"outlast:bulk:{bulk_id}:lock"
 
 
 def worker(name: str) -> str:
@@ -87,5 +152,15 @@ def run_channel(key: str) -> str:
 
 
 def worker_channel(name: str) -> str:
-    """Channel: what one worker process is told, ``cancel KEY CAUSE``."""
+    """Channel: what one worker process is told, ``cancel KEY CAUSE`` or ``terminate KEY EXECUTION``."""
     return f"{WORKER_CHANNEL_PREFIX}{name}"
+
+
+def family_channel(name: str) -> str:
+    """Channel: what a worker's main process is told, ``child KEY EXECUTION WORKER PID``."""
+    return f"{FAMILY_CHANNEL_PREFIX}{name.rpartition(':')[2]}"
+
+
+def session(digest: str) -> str:
+    """String: whose session of the operators' pages this is."""
+    return f"outlast:session:{digest}"

@@ -79,6 +79,22 @@ class RunListing:
         pairs = zip(run_keys, answers[::2], answers[1::2], strict=True)
         return [RunRecord.from_fields(key, fields, int(length)) for key, fields, length in pairs if fields]
 
+    def sizes(self) -> dict[str, int]:
+        """How many runs are live, ended, and readable at all."""
+
+        def read() -> list[Any]:
+            pipeline = self.client.pipeline(transaction=False)
+            for index in (keys.live, keys.ended, keys.runs):
+                for bucket in BUCKETS:
+                    pipeline.zcard(index(bucket))
+            return list(pipeline.execute())
+
+        counts, size = ask(read), len(BUCKETS)
+        return {
+            name: sum(counts[at * size : (at + 1) * size])
+            for at, name in enumerate(("live", "ended", "runs"))
+        }
+
     def _page(
         self,
         indexes: list[str],

@@ -15,7 +15,7 @@ from shared.runs.outcome import Outcome, StopCause
 from shared.runs.record import RunRecord
 from shared.settings import Settings
 from shared.store import keys
-from shared.store.answers import Accepted, CancelAnswer, Claim, Fence, Finish, Survey
+from shared.store.answers import Accepted, CancelAnswer, Claim, Fence, Finish, Survey, TerminateAnswer
 from shared.store.connection import Client, ask
 from shared.store.scripts import run_pipelined, scripts
 
@@ -83,8 +83,14 @@ class RunStore:
             return Accepted(answer[1].decode(), tuple(item.decode() for item in answer[3]))
         return Accepted(state, tuple(item.decode() for item in answer[1:]))
 
-    def claim(self, key: str, execution: str, *, worker: str, host: str, pid: int) -> Claim | None:
-        """Takes a queued run, or None when it is not to be had; asking again answers the same."""
+    def claim(
+        self, key: str, execution: str, *, worker: str, host: str, pid: int, again: bool = False
+    ) -> Claim | None:
+        """Takes a queued run, or None when it is not to be had; asking again answers the same.
+
+        For one lease after a restart of the server, runs from before it are held, because it may have
+        forgotten who executes them; ``again`` is for the one who does.
+        """
         answer = self._run(
             "claim",
             [keys.record(key)],
@@ -98,6 +104,7 @@ class RunStore:
                 worker,
                 host,
                 pid,
+                "again" if again else "",
             ],
         )
         if answer[0] != b"claimed":
@@ -165,6 +172,40 @@ class RunStore:
         state = answer[0].decode()
         fenced = state == "fenced"
         return CancelAnswer(state, Fence(key, answer[1].decode(), answer[2].decode()) if fenced else None)
+
+    def terminate(
+        self, key: str, *, by: str, reason: str | None = None, grace_seconds: float | None = None
+    ) -> TerminateAnswer:
+        """An operator's forced stop: fences the run and tells its worker; end it with ``ending.end_fenced``.
+
+        A running run is left alone until ``grace_seconds`` after its cancel request, None means at once.
+        """
+        answer = self._run(
+            "terminate",
+            [keys.record(key)],
+            [
+                keys.prefix(bucket_of_key(key)),
+                key,
+                new_execution(),
+                by,
+                reason or "",
+                str(StopCause.OPERATOR),
+                "" if grace_seconds is None else _ms(grace_seconds),
+                _ms(FENCE_SECONDS),
+                str(Status.CANCELLED),
+                keys.WORKER_CHANNEL_PREFIX,
+                keys.FAMILY_CHANNEL_PREFIX,
+            ],
+        )
+        state = answer[0].decode()
+        if state == "grace":
+            return TerminateAnswer("grace", seconds_left=int(answer[1]) / 1000)
+        fenced = state == "fenced"
+        return TerminateAnswer(state, Fence(key, answer[1].decode(), answer[2].decode()) if fenced else None)
+
+    def link_retry(self, ended: str, retry: str) -> bool:
+        """Says in both records that ``retry`` repeats ``ended``; both are of one thread."""
+        return bool(self._run("retried", [keys.record(ended), keys.record(retry)], [ended, retry]))
 
     def fence(self, key: str, *, ending: str, guard: str, value: str = "", value2: str = "") -> Fence | None:
         """Takes a run away from its execution when ``guard`` holds (see ``fence.lua``).
@@ -252,8 +293,11 @@ class RunStore:
         stored: bytes | None = ask(lambda: self.client.get(keys.run_input(key)))
         return stored
 
-    def survey(self, bucket: str, *, hint_seconds: float, most: int = 200) -> Survey:
-        """What the sweep has to look at in one bucket."""
+    def survey(self, bucket: str, *, hint_seconds: float, patience_seconds: float, most: int = 200) -> Survey:
+        """What the sweep has to look at in one bucket.
+
+        No lease is judged for ``patience_seconds`` after the server was restarted.
+        """
         answer = self._run(
             "survey",
             [keys.leases(bucket), keys.ready(bucket), keys.ended(bucket)],
@@ -263,6 +307,7 @@ class RunStore:
                 _ms(hint_seconds),
                 _ms(self.settings.queue_timeout_seconds),
                 _ms(self.settings.retention_seconds),
+                _ms(patience_seconds),
             ],
         )
         return Survey(*(tuple(item.decode() for item in part) for part in answer))

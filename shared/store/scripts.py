@@ -8,12 +8,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, RedisError
 
 from shared.store.connection import Client
 
 _FOLDER = Path(__file__).parent / "lua"
-_INCLUDES = {"finish": ("_now", "_end")}
+_INCLUDES = {
+    "accept": ("_now", "_tally", "_server"),
+    "claim": ("_now", "_tally", "_server"),
+    "survey": ("_now", "_server"),
+    "append": ("_now", "_tally"),
+    "finish": ("_now", "_tally", "_end"),
+}
 
 Argument = str | bytes | int | float
 
@@ -59,6 +65,8 @@ class Scripts:
         self.claim = Script("claim")
         self.append = Script("append")
         self.page = Script("page")
+        self.lead = Script("lead")
+        self.beat = Script("beat")
         self.finish = Script("finish")
         self.release = Script("release")
         self.request_cancel = Script("request_cancel")
@@ -66,6 +74,10 @@ class Scripts:
         self.renew = Script("renew")
         self.survey = Script("survey")
         self.expire = Script("expire")
+        self.terminate = Script("terminate")
+        self.retried = Script("retried")
+        self.live = Script("live")
+        self.search = Script("search")
 
 
 @cache
@@ -90,4 +102,15 @@ def run_pipelined(
         if not any(isinstance(answer, NoScriptError) for answer in answers):
             break
         script.load(client)
+    return answers
+
+
+def run_each(
+    client: Client, script: Script, calls: Sequence[tuple[Sequence[str], Sequence[Argument]]]
+) -> list[Any]:
+    """The same where one failure is a failure of all: raises the first error among the answers."""
+    answers = run_pipelined(client, script, calls)
+    for answer in answers:
+        if isinstance(answer, RedisError):
+            raise answer
     return answers

@@ -9,10 +9,16 @@ from shared.runs.identity import BUCKETS, short_digest
 from shared.settings import Settings
 from shared.store import keys
 from shared.store.api_keys import ApiKeys
+from shared.store.audit import Audit
+from shared.store.bulk import BulkCancels
 from shared.store.connection import Client, ask, connect
+from shared.store.controls import Controls
 from shared.store.listing import RunListing
+from shared.store.live import LiveRuns
 from shared.store.log import EventLog
 from shared.store.runs import RunStore
+from shared.store.search import RunSearch
+from shared.store.stats import Stats
 from shared.store.workers import Workers
 
 
@@ -27,6 +33,12 @@ class Store:
     listing: RunListing
     workers: Workers
     api_keys: ApiKeys
+    live: LiveRuns
+    search: RunSearch
+    stats: Stats
+    audit: Audit
+    bulk: BulkCancels
+    controls: Controls
 
     def ping(self) -> bool:
         """Whether Redis answers; raises ``StoreError`` when it does not."""
@@ -73,12 +85,20 @@ class Store:
 def open_store(settings: Settings) -> Store:
     """A store over a new client; nothing is sent until it is used."""
     client = connect(settings.redis_url)
+    runs, event_log = RunStore(client, settings), EventLog(client)
+    listing, live = RunListing(client), LiveRuns(client, settings)
     return Store(
         client=client,
         settings=settings,
-        runs=RunStore(client, settings),
-        log=EventLog(client),
-        listing=RunListing(client),
+        runs=runs,
+        log=event_log,
+        listing=listing,
         workers=Workers(client),
         api_keys=ApiKeys(client),
+        live=live,
+        search=RunSearch(client, listing, live),
+        stats=Stats(client),
+        audit=Audit(client, settings.audit_seconds),
+        bulk=BulkCancels(client, runs, event_log),
+        controls=Controls(client),
     )

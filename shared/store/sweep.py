@@ -6,24 +6,30 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from shared.logs import get_logger
 from shared.runs.identity import BUCKETS
 from shared.runs.outcome import FailureCode
 from shared.store import keys
 from shared.store.answers import Survey
+from shared.store.bulk import BulkCancels
 from shared.store.connection import ask
 from shared.store.ending import end_from_outside
 from shared.store.errors import StoreError
 from shared.store.log import EventLog
 from shared.store.runs import RunStore
+from shared.store.scripts import scripts
+from shared.store.stats import Stats
 
 HINT_SECONDS = 30.0
 """First wait before a ready run without a claim is enqueued again; doubles each time."""
 
 EMPTY_QUEUE_HINT_SECONDS = 2.0
 """The same while the broker queue is empty: the message is lost or in a busy worker's hands."""
+
+SAMPLE_SECONDS = 10.0
+"""Pause between two looks at the depth of the queue."""
 
 log = get_logger(__name__)
 
@@ -60,6 +66,9 @@ class Sweep:
         self.patient = patient
         self._last_contact: float | None = None
         self._judge_from = 0.0
+        self._bulk = BulkCancels(runs.client, runs, event_log)
+        self._stats = Stats(runs.client)
+        self._sample_at = 0.0
 
     def tick(self) -> Swept | None:
         """One pass, or None when another process leads; raises ``StoreError`` when Redis does not answer."""
@@ -69,21 +78,28 @@ class Sweep:
             return None
         depth = self.queue_depth()
         hint = EMPTY_QUEUE_HINT_SECONDS if depth == 0 else HINT_SECONDS
+        patience = self.settings.lease_seconds if self.patient else 0
         total = [0, 0, 0, 0]
         for bucket in BUCKETS:
-            done = self._sweep_bucket(self.runs.survey(bucket, hint_seconds=hint))
+            survey = self.runs.survey(bucket, hint_seconds=hint, patience_seconds=patience)
+            done = self._sweep_bucket(survey)
             total = [sum(pair) for pair in zip(total, done, strict=True)]
         self._last_contact = time.monotonic()
-        return Swept(*total)
+        swept = Swept(*total)
+        self._bulk.go_on(self.enqueue)
+        self._note(swept)
+        return swept
+
+    def _note(self, swept: Swept) -> None:
+        self._stats.note_sweep(asdict(swept))
+        if time.monotonic() >= self._sample_at:
+            self._sample_at = time.monotonic() + SAMPLE_SECONDS
+            self._stats.sample()
 
     def _lead(self) -> bool:
-        client, hold = self.runs.client, int(max(self.settings.sweep_seconds * 3, 3) * 1000)
-        if ask(lambda: client.set(keys.SWEEPER, self.token, nx=True, px=hold)):
-            return True
-        if ask(lambda: client.get(keys.SWEEPER)) != self.token.encode():
-            return False
-        ask(lambda: client.pexpire(keys.SWEEPER, hold))
-        return True
+        hold = int(max(self.settings.sweep_seconds * 3, 3) * 1000)
+        arguments: list[str | int] = [self.token, hold]
+        return bool(ask(lambda: scripts().lead.run(self.runs.client, [keys.SWEEPER], arguments)))
 
     def _note_contact(self) -> None:
         now = time.monotonic()
@@ -107,7 +123,16 @@ class Sweep:
         return ended, len(survey.hints), timed_out, expired
 
     def _end(self, key: str, code: FailureCode, guard: str, value: str = "") -> bool:
-        finish = end_from_outside(self.runs, self.event_log, key, ending=str(code), guard=guard, value=value)
+        try:
+            finish = end_from_outside(
+                self.runs, self.event_log, key, ending=str(code), guard=guard, value=value
+            )
+        except StoreError:
+            raise
+        except Exception:
+            # One run that cannot be ended must not keep the others open.
+            log.exception("sweep.run_failed", run=key)
+            return False
         if finish is None or not finish.recorded:
             return False
         log.warning("run.ended_by_sweep", run=key, status=finish.status, code=str(code))

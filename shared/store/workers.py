@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from shared.store import keys
 from shared.store.connection import Client, ask
+from shared.store.errors import StoreFull
+from shared.store.scripts import scripts
 
 HEARTBEAT_SECONDS = 2.0
 """Pause between two heartbeats of a worker."""
@@ -22,6 +25,7 @@ class WorkerBeat:
 
     name: str
     facts: dict[str, Any]
+    silent_seconds: float = 0.0
 
 
 class Workers:
@@ -32,10 +36,11 @@ class Workers:
 
     def beat(self, name: str, facts: dict[str, Any], agents: dict[str, dict[str, Any]]) -> None:
         """Writes a heartbeat; ``agents`` maps name -> description, capabilities, policy."""
+        told: list[str | int] = [json.dumps(facts), SILENT_SECONDS]
+        ask(lambda: scripts().beat.run(self.client, [keys.worker(name)], told))
 
         def write() -> None:
             pipeline = self.client.pipeline(transaction=False)
-            pipeline.set(keys.worker(name), json.dumps(facts), ex=SILENT_SECONDS)
             pipeline.sadd(keys.WORKERS, name)
             if agents:
                 pipeline.hset(
@@ -43,7 +48,9 @@ class Workers:
                 )
             pipeline.execute()
 
-        ask(write)
+        # Refused by a full Redis; they stand from earlier heartbeats.
+        with suppress(StoreFull):
+            ask(write)
 
     def leave(self, name: str) -> None:
         """Takes a worker that stops out of the list."""
@@ -52,6 +59,7 @@ class Workers:
             pipeline = self.client.pipeline(transaction=False)
             pipeline.delete(keys.worker(name))
             pipeline.srem(keys.WORKERS, name)
+            pipeline.hdel(keys.DRAINING, name)
             pipeline.execute()
 
         ask(write)
@@ -62,13 +70,22 @@ class Workers:
         names = sorted(member.decode() for member in members)
         if not names:
             return []
-        beats = ask(lambda: self.client.mget([keys.worker(name) for name in names]))
+
+        def read() -> list[Any]:
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.mget([keys.worker(name) for name in names])
+            for name in names:
+                pipeline.pttl(keys.worker(name))
+            return list(pipeline.execute())
+
+        beats, *left = ask(read)
         gone = [name for name, beat in zip(names, beats, strict=True) if beat is None]
         if gone:
             ask(lambda: self.client.srem(keys.WORKERS, *gone))
+            ask(lambda: self.client.hdel(keys.DRAINING, *gone))
         return [
-            WorkerBeat(name, json.loads(beat))
-            for name, beat in zip(names, beats, strict=True)
+            WorkerBeat(name, json.loads(beat), max(0.0, SILENT_SECONDS - milliseconds / 1000))
+            for name, beat, milliseconds in zip(names, beats, left, strict=True)
             if beat is not None
         ]
 

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 import tomllib
+from itertools import pairwise
 
 import pytest
 
@@ -53,10 +54,21 @@ def test_every_declared_dependency_is_pinned(project, texts):
 
     runtime = {name_of(requirement) for requirement in project["dependencies"]}
     extras = {
-        name_of(requirement) for group in project["optional-dependencies"].values() for requirement in group
+        name: {name_of(requirement) for requirement in group}
+        for name, group in project["optional-dependencies"].items()
     }
     assert runtime - pinned("requirements.lock") == set()
-    assert (runtime | extras) - pinned("requirements-dev.lock") == set()
+    assert (runtime | extras["dev"] | extras["embedded"]) - pinned("requirements-dev.lock") == set()
+    assert set.union(runtime, *extras.values()) - pinned("requirements-test.lock") == set()
+
+
+def test_one_version_of_each_library_serves_all_locks(texts):
+    versions = [
+        dict(line.partition(" ;")[0].split("==") for line in texts[lock].splitlines())
+        for lock in ("requirements.lock", "requirements-dev.lock", "requirements-test.lock")
+    ]
+    for smaller, larger in pairwise(versions):
+        assert smaller.items() <= larger.items()
 
 
 def test_celery_stays_below_the_release_that_exits_when_redis_restarts(project, texts):

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-test.lock")
 
 # Written in parts, or this file would hold them itself.
 REGISTRIES = [

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 from ag_ui.core import (
     BaseEvent,
+    Event,
     EventType,
     RunAgentInput,
     RunFinishedEvent,
@@ -25,6 +26,7 @@ from ag_ui.core import (
     TextMessageEndEvent,
     TextMessageStartEvent,
 )
+from pydantic import TypeAdapter
 
 from worker.agents import AgentError, RunContext, current_run
 
@@ -242,6 +244,32 @@ def sync_raises(ctx: RunContext) -> None:
         ESCAPES[prop(ctx, "kind", "AgentError")]()
 
 
+# --- what plays a given run ------------------------------------------------------------------------------
+
+_EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+
+
+async def plays(ctx: RunContext) -> None:
+    """Emits ``events`` as they are, waits for the file ``gate`` after ``hold``, ends as ``ending`` says.
+
+    Without a gate it pauses ``pause`` seconds after every ``every`` events, if that is given.
+    """
+    note(ctx.run_id, "START")
+    hold, gate, every = prop(ctx, "hold", -1), prop(ctx, "gate", os.devnull), prop(ctx, "every", 0)
+    for number, event in enumerate([*prop(ctx, "events", []), None]):
+        if number == hold:
+            async with asyncio.timeout(30):
+                while not os.path.exists(gate):  # noqa: ASYNC110, ASYNC240, PTH110 - another process makes it
+                    await asyncio.sleep(0.01)
+        if event is not None:
+            ctx.emit(_EVENT.validate_python(event))
+        if every and number % every == 0:
+            await asyncio.sleep(prop(ctx, "pause", 0))
+    note(ctx.run_id, "END")
+    if prop(ctx, "ending", "success") == "error":
+        raise AgentError("as it was asked to")
+
+
 AGENTS: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
@@ -259,5 +287,6 @@ AGENTS: dict[str, Callable[..., Any]] = {
         own_timeout,
         raises,
         sync_raises,
+        plays,
     )
 }

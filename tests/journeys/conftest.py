@@ -80,3 +80,19 @@ def prefork() -> Iterator[Stack]:
         finally:
             shared.close()
             server.stop()
+
+
+@pytest.fixture(scope="session")
+def field() -> Iterator[Stack]:
+    """A production stack with the agents of the field reports, whose faults it survives."""
+    with tempfile.TemporaryDirectory(prefix="outlast-journeys-") as folder:
+        server = EmbeddedServer(Path(folder) / "redis")
+        server.start()
+        agents = "agents_under_test:AGENTS,agents_of_the_field:AGENTS"
+        shared = Stack(Path(folder), server, OUTLAST_AGENTS=agents)
+        try:
+            shared.start("gunicorn", concurrency=24)
+            yield shared
+        finally:
+            shared.close()
+            server.stop()

@@ -10,6 +10,7 @@ import pytest
 from shared.protocol import events, sse
 from shared.runs.identity import RunIdentity
 from shared.runs.outcome import Outcome
+from shared.store import keys
 from shared.store.answers import Accepted, Claim, Finish
 from shared.store.ending import terminal_event
 from shared.store.log import Batch
@@ -57,6 +58,10 @@ class Bench:
         return self.store.runs.finish(
             claim.key, claim.execution, first_seq=first, outcome=ending, frames=[frame]
         )
+
+    def long_known(self, key: str) -> None:
+        """As if this server had been seen for long in the run's bucket."""
+        self.store.client.hset(keys.prefix(key[:2]) + "server", "seen_at", 1)
 
     def types(self, key: str) -> list[str]:
         """Event types in the log; checks on the way that seqs have no holes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import Barrier, Thread
 
+from shared.store import keys
 from shared.store.runs import new_execution
 
 
@@ -88,3 +89,28 @@ def test_leases_are_renewed_and_tell_the_cancel_flag(bench):
     )
     assert told == {claim.key: "ok", other.key: "cancel client", "b0" + "a" * 26: "gone"}
     assert bench.store.runs.renew({claim.key: "somebody else"}) == {claim.key: "lost"}
+
+
+def restart_seen(bench, run_key: str) -> None:
+    """As if the next script were the first one that meets a restarted server."""
+    server = keys.prefix(run_key[:2]) + "server"
+    bench.store.client.hset(server, mapping={"run_id": "another", "checked_at": 0})
+
+
+def test_after_a_restart_older_runs_are_held_for_one_lease_and_fresh_ones_are_not(bench, eventually):
+    bench.accept("old")
+    eventually(lambda: bench.store.runs.now_ms() > bench.store.runs.get(bench.key("old")).times["ready_at"])
+    restart_seen(bench, bench.key("old"))
+    assert bench.claim(bench.key("old")) is None
+    bench.accept("fresh", thread="t1-fresh")
+    assert bench.claim(bench.key("fresh", thread="t1-fresh")) is not None
+    assert bench.claim(bench.key("old")) is None
+    assert eventually(lambda: bench.claim(bench.key("old")), bench.store.settings.lease_seconds + 2)
+
+
+def test_the_execution_whose_claim_was_forgotten_claims_again_at_once(bench, eventually):
+    bench.accept()
+    eventually(lambda: bench.store.runs.now_ms() > bench.store.runs.get(bench.key()).times["ready_at"])
+    restart_seen(bench, bench.key())
+    again = bench.store.runs.claim(bench.key(), "mine", worker="w1", host="h", pid=7, again=True)
+    assert again.execution == "mine"

@@ -60,6 +60,8 @@ def test_a_patient_sweeper_waits_one_lease_after_redis_was_away(bench, enqueued)
     patient = Sweep(bench.store.runs, bench.store.log, enqueue=enqueued.append, queue_depth=lambda: 0)
     assert patient.tick().ended == 0
     patient._judge_from = time.monotonic()
+    assert patient.tick().ended == 0
+    bench.long_known(claim.key)
     assert patient.tick().ended == 1
 
 
@@ -131,7 +133,8 @@ def test_old_runs_leave_nothing_but_a_tombstone(bench, sweep):
     client.zadd(keys.ended(claim.key[:2]), {claim.key: 1})
     assert sweep.tick().expired == 1
     left = {name.decode() for name in client.scan_iter("outlast:{*")}
-    assert {name for name in left if ":stats:" not in name} == {keys.tombstone(claim.key)}
+    counted = {name for name in left if name.endswith((":totals", ":server")) or ":stats:" in name}
+    assert left - counted == {keys.tombstone(claim.key)}
     assert client.ttl(keys.tombstone(claim.key)) > 0
 
 
@@ -148,3 +151,12 @@ def test_every_bucket_is_swept(bench, sweep):
     for claim in claims:
         make_late(bench, claim.key)
     assert sweep.tick().ended == 60
+
+
+def test_after_a_restart_no_lease_is_judged_for_one_lease(bench, enqueued):
+    claim = bench.running()
+    make_late(bench, claim.key)
+    server = keys.prefix(claim.key[:2]) + "server"
+    bench.store.client.hset(server, mapping={"run_id": "another", "checked_at": 0})
+    assert bench.store.runs.survey(claim.key[:2], hint_seconds=2, patience_seconds=60).late == ()
+    assert bench.store.runs.survey(claim.key[:2], hint_seconds=2, patience_seconds=0).late == (claim.key,)

@@ -166,3 +166,11 @@ def test_the_deepest_input_fits_into_the_events_that_repeat_it():
 def test_whole_numbers_beyond_64_bits_keep_their_digits():
     body = replaced(state={"n": 2**70})
     assert json.loads(ag.dump_input(ag.parse_input(body)))["state"] == {"n": 2**70}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", [b'{"type":"x"}', b"7"])
+def test_a_body_with_very_many_mistakes_is_refused_without_describing_them(part):
+    body = message(role="user", content=["@"]).replace(b'"@"', b",".join([part] * 300_000))
+    error = refused(body)
+    assert (error.field, error.reason.startswith("is not valid in ")) == ("", True)

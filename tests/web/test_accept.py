@@ -19,7 +19,6 @@ from tests.web.played_worker import (
     key_of,
     problem_of,
     run_input,
-    types_of,
 )
 
 
@@ -130,11 +129,19 @@ def test_a_refused_post_keeps_no_stream_open(app: Flask, caller: Caller):
 # --- the same identity again -------------------------------------------------------------------------
 
 
-def test_the_same_identity_again_gets_the_log_from_the_start(caller: Caller, worker: PlayedWorker):
+def test_the_same_identity_again_is_answered_and_not_executed(caller: Caller, worker: PlayedWorker):
     caller.start_in_background()
     worker.run(key_of("run"), "hello")
-    assert types_of(caller.start()) == ["RUN_STARTED", "TEXT_MESSAGE_CONTENT", "RUN_FINISHED"]
+    assert b"RUN_FINISHED" in b"".join(caller.start().response)
     assert worker.messages() == 1
+
+
+def test_other_answers_to_interrupts_under_the_same_identity_are_a_conflict(caller: Caller):
+    answers = [{"interruptId": "i1", "status": "resolved", "payload": {"yes": True}}]
+    caller.start_in_background(run_input(resume=answers))
+    assert caller.start_in_background(run_input(resume=answers)).status_code == 202
+    answers[0]["payload"] = {"yes": False}
+    assert problem_of(caller.start(run_input(resume=answers)), 409, "RUN_CONFLICT")["field"] == "resume"
 
 
 def test_a_client_that_comes_back_with_what_it_has_read_is_let_in(caller: Caller):

@@ -14,8 +14,10 @@ from shared.protocol import sse
 from shared.settings import Settings
 from shared.store import keys
 from shared.store.errors import StoreError
+from shared.store.log import EventLog
 from shared.store.store import Store, open_store
 from tests.web.producer import Producer
+from web.feed import Feed
 from web.hub import Hub, TooManyStreams
 from web.reader import Reader
 
@@ -294,3 +296,39 @@ def test_waiting_for_the_ending_returns_when_it_is_recorded(store: Store, hub: H
     assert answers[0][1] < 2
     assert hub.wait_ended(run.key, 0) is True
     assert hub.stats()["followed_runs"] <= 1
+
+
+def test_a_run_accepted_under_an_open_stream_is_read_without_its_log(store, hub, monkeypatch):
+    run = Producer(store)
+    reader = hub.open(run.key)
+    run.accept()
+    reader.begin(run.log())
+    monkeypatch.setattr(EventLog, "read", lambda *_: pytest.fail("the log was read"))
+    assert next(reader).endswith(run.log())
+    client = Client(reader)
+    run.claim()
+    run.say("a", "b")
+    run.finish()
+    assert client.finished() == run.log(after=1)
+
+
+def test_what_is_published_before_the_stream_begins_is_not_lost(store, hub, eventually):
+    run = Producer(store)
+    reader = hub.open(run.key)
+    eventually(lambda: reader.feed.confirmed)
+    run.start()
+    run.say("a")
+    eventually(lambda: reader.feed.head == 2)
+    reader.begin(store.log.read(run.key, 0, 1)[0])
+    run.finish()
+    assert Client(reader).finished() == run.log()
+
+
+def test_what_may_be_published_between_acceptance_and_subscription_is_looked_for(store):
+    run = Producer(store).start()
+    feed = Feed(run.key)
+    assert feed.begin(run.log(), confirmed=False)
+    assert feed.confirm(), "the log has to be compared once"
+    late = Feed(run.key)
+    late.confirm()
+    assert not late.begin(run.log(), confirmed=False), "nobody else compares it"

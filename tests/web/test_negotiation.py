@@ -77,6 +77,14 @@ def test_a_preference_is_found_among_others(header: str, found: bool):
         assert prefers("respond-async") is found
 
 
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("header", ['"' + '\\"' * 50_000, '"' * 100_001, '"' + "\\" * 100_000])
+def test_a_header_of_nothing_but_quotes_is_read_at_once(header: str):
+    assert best(header, ["text/event-stream"]) is None
+    with Flask("x").test_request_context(headers={"Prefer": header}):
+        assert not prefers("respond-async")
+
+
 @pytest.mark.parametrize(
     "media_type", ["json", "/json", "application/", "application/+json", "application/xjson"]
 )

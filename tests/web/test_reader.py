@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,37 @@ def test_a_connection_is_cut_where_the_server_hands_out_its_socket() -> None:
         assert theirs.recv(1) == b""
         hang_up()
     assert hang_up_of({}) is None
+
+
+def test_the_plain_socket_inside_a_servers_own_is_cut() -> None:
+    class Wrapper:
+        def __init__(self, inside: socket.socket) -> None:
+            self._sock = inside
+
+        def shutdown(self, how: int) -> None:
+            raise AssertionError("the wrapper fails whoever writes to it")
+
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        hang_up = hang_up_of({"gunicorn.socket": Wrapper(ours)})
+        assert hang_up is not None
+        hang_up()
+        assert theirs.recv(1) == b""
+
+
+def test_little_waits_in_the_kernel_for_a_client_that_reads_slowly() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server, closing(socket.socket()) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(server.getsockname())
+        accepted, _ = server.accept()
+        with closing(accepted):
+            hang_up_of({"werkzeug.socket": accepted})
+            accepted.settimeout(0.3)
+            kept = 0
+            with suppress(TimeoutError):
+                while True:
+                    kept += accepted.send(b"x" * 4096)
+            assert kept <= 160 * 1024
 
 
 # --- real servers -----------------------------------------------------------------------------------

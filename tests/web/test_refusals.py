@@ -126,6 +126,26 @@ def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(
     assert endless.tell() < limit + 200_000
 
 
+@pytest.mark.parametrize("error", [OSError, RuntimeError, StopIteration])
+@pytest.mark.parametrize("path", ["/agents/echo", "/threads/t/runs/r/cancel"])
+def test_a_body_that_the_server_cannot_read_is_the_clients_fault(
+    caller: Caller, path: str, error: type[Exception]
+):
+    class Broken(io.BytesIO):
+        def read(self, *_: Any) -> bytes:
+            raise error("Invalid chunk size")
+
+        readinto = read  # type: ignore[assignment]  # either is what the framework calls
+
+    response = caller.client.post(
+        path,
+        input_stream=Broken(),
+        content_type="application/json",
+        environ_overrides={"wsgi.input_terminated": True},
+    )
+    problem_of(response, 400, "INVALID_INPUT")
+
+
 def test_a_body_nested_deeper_than_the_limit_is_refused(make_app: Callable[..., Flask], worker: PlayedWorker):
     caller = Caller(make_app(max_input_depth=5).test_client())
     problem_of(caller.start(run_input(state=[[[[[[]]]]]])), 400, "INVALID_INPUT")

@@ -29,6 +29,12 @@ def deaf(ctx: RunContext) -> None:
     time.sleep(60)
 
 
+async def blocks_the_loop(ctx: RunContext) -> None:
+    ctx.say(str(os.getpid()))
+    await asyncio.sleep(0.2)
+    time.sleep(60)  # noqa: ASYNC251 - the very mistake
+
+
 def short(ctx: RunContext) -> None:
     ctx.say(str(os.getpid()))
     time.sleep(float(ctx.forwarded_props.get("seconds", 1)))
@@ -56,6 +62,7 @@ AGENTS: dict[str, Any] = {
     "waits": waits,
     "sync_waits": sync_waits,
     "deaf": deaf,
+    "blocks_the_loop": blocks_the_loop,
     "short": short,
     "out_of_memory": out_of_memory,
     "leaves": leaves,

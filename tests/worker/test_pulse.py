@@ -200,7 +200,7 @@ def test_a_deaf_agent_past_its_deadline_is_ended_from_outside_and_counted(
         thread = in_thread(process, key)
         eventually(lambda: record_of(store, key).status is Status.FAILED, 6)
         assert record_of(store, key).texts["code"] == "deadline_exceeded"
-        assert process.pulse.abandoned == (1 if thread.is_alive() else 0)
+        eventually(lambda: process.pulse.abandoned == (1 if thread.is_alive() else 0))
         release.set()
         thread.join(5)
         assert not thread.is_alive()

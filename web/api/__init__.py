@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from flask import Flask
 
-from web.api import agents, cancel, description, events, runs
+from web.api import agents, cancel, description, events, runs, threads
 
 
 def register(app: Flask) -> None:
     """Puts all routes of this package into the application."""
-    for module in (agents, runs, events, cancel, description):
+    for module in (agents, runs, threads, events, cancel, description):
         app.register_blueprint(module.blueprint)

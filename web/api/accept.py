@@ -22,6 +22,7 @@ from shared.store.answers import Accepted
 from web import bodies
 from web.api import joins
 from web.api.lookup import expired_run
+from web.api.resubmission import require_same_run
 from web.identity import current_actor
 from web.problems import Code, Problem
 from web.services import services
@@ -89,17 +90,17 @@ def unknown_agent(name: str, offered: list[str]) -> Problem:
     return Problem(Code.UNKNOWN_AGENT, detail, field="agent")
 
 
-def settle(submission: Submission, policy: str) -> bool:
-    """Accepts the run, or recognises one that was accepted before; true when it was.
+def settle(submission: Submission, policy: str) -> bytes | None:
+    """Accepts the run and gives its first frame; None when it was accepted before.
 
     Raises the 409 and 410 of an identity or a thread that refuses, and ``StoreError``.
     """
     held, key = services(), submission.identity.key
-    accepted = _accept(submission, policy)
+    accepted, started = _accept(submission, policy)
     match accepted.state:
         case "known":
             _join(submission)
-            return True
+            return None
         case "expired":
             raise expired_run()
         case "busy" | "crowded":
@@ -111,32 +112,35 @@ def settle(submission: Submission, policy: str) -> bool:
                 make_way(held.store, held.queue, accepted.front, submission.identity.actor)
     held.quota.note_accepted(submission.identity.actor)
     log.info("run.accepted", run=key, agent=submission.agent, state=accepted.state)
-    return False
+    return started
 
 
-def _accept(submission: Submission, policy: str) -> Accepted:
+def _accept(submission: Submission, policy: str) -> tuple[Accepted, bytes]:
     run_input = submission.run_input
-    started = run_started(run_input.thread_id, run_input.run_id, run_input.parent_run_id)
     try:
         stored = dump_input(run_input)
     except SerializationError as error:
         raise Problem(Code.INVALID_INPUT, f"The body cannot be stored: {error}.") from None
-    return services().store.runs.accept(
+    event = run_started(run_input.thread_id, run_input.run_id, run_input.parent_run_id)
+    started = sse.frame(1, dump(event))
+    accepted = services().store.runs.accept(
         submission.identity,
         agent=submission.agent,
         run_input=stored,
-        started_frame=sse.frame(1, dump(started)),
+        started_frame=started,
         policy=policy,
         parent_run_id=run_input.parent_run_id,
     )
+    return accepted, started
 
 
 def _join(submission: Submission) -> None:
-    runs, key = services().store.runs, submission.identity.key
-    record, accepted = runs.get(key), runs.input_of(key)
-    if record is None or accepted is None:
+    key = submission.identity.key
+    record = services().store.runs.get(key)
+    if record is None:
         raise expired_run()
-    joins.require_same_run(record, accepted, submission.agent, submission.run_input.messages)
+    accepted = joins.accepted_input(key)
+    require_same_run(record, accepted, submission.run_input, submission.agent, joins.frames_of(key))
 
 
 def _thread_refuses(accepted: Accepted) -> Problem:

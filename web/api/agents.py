@@ -78,13 +78,19 @@ def start(agent: str) -> Response:
         response.headers["Preference-Applied"] = _RESPOND_ASYNC
         response.headers["Vary"] = "Accept, Prefer"
         return name_run(response, key, location=True)
-    reader = follow(key)
+    opened = follow(key)
     try:
-        known = accept.settle(submission, policy)
+        started = accept.settle(submission, policy)
     except BaseException:
-        reader.close()
+        opened.close()
         raise
-    response = stream_answer(joins.joined(reader) if known else reader)
+    if started is not None:
+        opened.begin(started)
+        response = stream_answer(opened)
+    else:
+        # Opened before it was known that this identity was accepted earlier.
+        opened.close()
+        response = stream_answer(joins.join(key))
     response.headers["Vary"] = "Accept, Prefer"
     return name_run(response, key, location=True)
 

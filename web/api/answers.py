@@ -10,7 +10,7 @@ from flask import Response, request
 
 from web.negotiation import JSON, SSE
 from web.reader import hang_up_of
-from web.services import RunReader, services
+from web.services import FreshReader, services
 
 RUN_KEY_HEADER = "Outlast-Run-Key"
 
@@ -35,7 +35,7 @@ def stream_answer(frames: Iterable[bytes]) -> Response:
     return response
 
 
-def follow(key: str, after: int = 0) -> RunReader:
+def follow(key: str, after: int = 0) -> FreshReader:
     """A stream of a run for the current request; raises ``TooManyStreams``."""
     return services().hub.open(key, after, hang_up=hang_up_of(request.environ))
 

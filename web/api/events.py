@@ -7,6 +7,7 @@ from flask import Blueprint, Response, request
 from shared.protocol import sse
 from shared.runs.record import RunRecord
 from web import bodies, schemas
+from web.api import joins
 from web.api.answers import RUN_KEY_HEADER, follow, json_answer, name_run, stream_answer
 from web.api.lookup import readable_run
 from web.negotiation import JSON, SSE, choose, vary_on_accept
@@ -43,6 +44,11 @@ MOST_PER_PAGE = 1000
             ),
             Parameter("after", schemas.COUNT, "Only what follows this event."),
             Parameter(
+                "mode",
+                {"type": "string", "enum": ["events", "snapshot"]},
+                "snapshot: join by snapshots, for a client without a cursor.",
+            ),
+            Parameter(
                 "limit", {"type": "integer", "minimum": 1}, f"Events per page, at most {MOST_PER_PAGE}."
             ),
         ),
@@ -57,11 +63,15 @@ MOST_PER_PAGE = 1000
 )
 def events(**ids: str) -> Response:
     """All events, or exactly those after a cursor; reading never runs anything."""
-    form = choose((SSE, JSON))
+    snapshot = _by_snapshot()
+    form = choose((SSE,) if snapshot else (SSE, JSON))
     after = _cursor()
     limit = bodies.page_size(DEFAULT_PAGE, MOST_PER_PAGE)
     found = readable_run(ids)
-    response = _page(found, after, limit) if form == JSON else _stream(found, after)
+    if snapshot:
+        response = stream_answer(() if request.method == "HEAD" else joins.join(found.key))
+    else:
+        response = _page(found, after, limit) if form == JSON else _stream(found, after)
     return vary_on_accept(name_run(response, found.key))
 
 
@@ -83,6 +93,13 @@ def _page(found: RunRecord, after: int, limit: int) -> Response:
     last = after + len(frames)
     following = b"" if found.ended and last >= found.last_seq else b',"next":%d' % last
     return json_answer(b'{"events":[%b]%b}' % (listed, following))
+
+
+def _by_snapshot() -> bool:
+    mode = request.args.get("mode", "events")
+    if mode not in {"events", "snapshot"}:
+        raise Problem(Code.INVALID_INPUT, "mode must be events or snapshot.", field="mode")
+    return mode == "snapshot" and not _cursor()
 
 
 def _cursor() -> int:

@@ -35,7 +35,7 @@ _SECRETS = (
         r"\1***",
     ),
     (re.compile(r"\b(?:sk|pk|rk|key|gsk|xai|hf|ghp|AIza)[-_][\w*-]{6,}"), "***"),
-    (re.compile(r"\beyJ[\w-]+\.[\w.-]+"), "***"),
+    (re.compile(r"(?<![\w-])eyJ[\w-]++\.[\w.-]++"), "***"),
     (re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{40,}"), "***"),
 )
 

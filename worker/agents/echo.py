@@ -6,7 +6,8 @@ import re
 
 from worker.context import RunContext
 
-_WORDS = re.compile(r"\s*\S+\s*$|\s*\S+")
+# Possessive, so that long blanks cost no more than their length.
+_WORDS = re.compile(r"\s*+\S++(?:\s++\Z)?|\s++")
 
 
 def echo(ctx: RunContext) -> None:

@@ -20,6 +20,7 @@ if known then
 end
 if redis.call('EXISTS', p .. 'tomb:' .. key) == 1 then return {'expired'} end
 local now = clock()
+server_seen(p, now)
 local turn, wait = p .. 'turn:' .. thread, p .. 'wait:' .. thread
 local active = redis.call('GET', turn)
 local front = {}
@@ -39,7 +40,10 @@ redis.call('RPUSH', p .. 'log:' .. key, ARGV[10])
 redis.call('ZADD', p .. 'runs', now, key)
 redis.call('ZADD', p .. 'actor:' .. ARGV[6], now, key)
 redis.call('ZADD', p .. 'thread:' .. thread, now, key)
+redis.call('ZADD', p .. 'agent:' .. ARGV[8], now, key)
+redis.call('ZADD', p .. 'live', now, key)
 redis.call('HINCRBY', p .. 'active', ARGV[6], 1)
+tally(p, now, 'accepted', 1)
 if active then
   redis.call('RPUSH', wait, key)
   return {'accepted', 'waiting', now, front}

@@ -13,7 +13,12 @@ if first ~= length + 1 then return {'gap', length} end
 for from = 7, #ARGV, 4000 do
   redis.call('RPUSH', KEYS[2], unpack(ARGV, from, math.min(from + 3999, #ARGV)))
 end
-redis.call('HSET', KEYS[1], 'last_event_at', clock(), 'bytes', string.format('%d', r[4] + ARGV[4]))
+local now = clock()
+redis.call('HSET', KEYS[1], 'last_event_at', now, 'bytes', string.format('%d', r[4] + ARGV[4]))
+if length == 1 then
+  local ready = redis.call('HGET', KEYS[1], 'ready_at')
+  if ready then observe(string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[1] - 4), now, 'first_event', now - ready) end
+end
 local head = ARGV[3] .. ' ' .. count .. '\n'
 if tonumber(ARGV[4]) <= tonumber(ARGV[5]) then
   redis.call('PUBLISH', ARGV[6], head .. table.concat(ARGV, '', 7))

@@ -7,7 +7,7 @@
 --         | {'gap', log length} | {'lost', status} | {'unclaimed'} | {'gone'}
 local p, key = ARGV[1], ARGV[2]
 local r = redis.call('HMGET', KEYS[1], 'status', 'execution', 'actor_digest', 'thread_digest', 'finished_at', 'bytes',
-  'agent', 'cancel_requested_at')
+  'agent', 'cancel_requested_at', 'created_at', 'started_at', 'ready_at')
 local status = r[1]
 if not status then return {'gone'} end
 local length = redis.call('LLEN', KEYS[2])
@@ -34,9 +34,15 @@ redis.call('ZREM', p .. 'leases', key)
 redis.call('ZREM', p .. 'ready', key)
 redis.call('ZADD', p .. 'ended', now, key)
 if redis.call('HINCRBY', p .. 'active', r[3], -1) <= 0 then redis.call('HDEL', p .. 'active', r[3]) end
-local minute = p .. 'stats:' .. string.format('%d', math.floor(now / 60000))
-redis.call('HINCRBY', minute, r[7] .. '|' .. ARGV[6] .. '|' .. code, 1)
-redis.call('EXPIRE', minute, 172800)
+redis.call('ZREM', p .. 'live', key)
+redis.call('ZADD', p .. 'status:' .. ARGV[6], r[9], key)
+if code ~= '' then redis.call('ZADD', p .. 'code:' .. code, r[9], key) end
+tally(p, now, r[7] .. '|' .. ARGV[6] .. '|' .. code, 1)
+if r[10] then
+  observe(p, now, 'duration', now - r[10])
+  if length == 1 and r[11] then observe(p, now, 'first_event', now - r[11]) end
+end
+if r[8] then observe(p, now, 'cancel_latency', now - r[8]) end
 local keep = string.format('%d', ARGV[7] + 86400000)
 redis.call('PEXPIRE', KEYS[1], keep)
 redis.call('PEXPIRE', KEYS[2], keep)

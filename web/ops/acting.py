@@ -1,0 +1,200 @@
+"""Forms that act: each does its one thing and sends the browser back where it was, with a word about it."""
+
+from __future__ import annotations
+
+from flask import g, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from shared.runs.access import Role
+from shared.runs.identity import KEY_PATTERN
+from shared.store.errors import StoreError, StoreUncertain
+from web.ops.actions import Operator
+from web.ops.api import request_id
+from web.ops.filters import read_filter
+from web.ops.look import Look
+from web.ops.notice import leave_notice
+from web.ops.pages.confirming import PLANT_ACTS, RUN_ACTS, Act, question
+from web.ops.pages.runs import PAGE
+from web.ops.rights import require
+from web.ops.rows import rows_of
+from web.ops.signin import inside
+from web.problems import Code, Problem
+from web.services import services
+
+LONGEST_REASON = 1000
+TYPED_FROM = 51
+"""From so many runs on, the number must be typed."""
+
+_SAID = {
+    "requested": "asked to stop",
+    "cancelled": "cancelled in the queue",
+    Code.RUN_ENDED: "already finished",
+    Code.UNKNOWN_RUN: "gone",
+}
+
+
+def look_here() -> Look:
+    """The current request as a look; going back means going back to this address."""
+    return Look(services(), g.actor, request.args, inside(request.full_path.rstrip("?")))
+
+
+def _operator() -> Operator:
+    return Operator(services(), g.actor, request_id())
+
+
+def _reason() -> str | None:
+    text = " ".join(request.form.get("reason", "").split())
+    return text[:LONGEST_REASON] or None
+
+
+def _back(text: str, *, bad: bool = False, to: str | None = None) -> Response:
+    return leave_notice(redirect(to or inside(request.form.get("back")), 303), text, bad=bad)
+
+
+def _refused(problem: Problem, to: str | None = None) -> Response:
+    """Back to the page with the reason; who may not do it at all gets the page that says so."""
+    if problem.code is Code.FORBIDDEN:
+        raise problem
+    return _back(problem.detail, bad=True, to=to)
+
+
+def _ask(acts: dict[str, Act], name: str, target: str) -> str:
+    if name not in acts:
+        raise Problem(Code.NOT_FOUND, "There is no such action.")
+    back = inside(request.args.get("back"))
+    return render_template("ops/confirm.html", back=back, **question(look_here(), acts[name], target))
+
+
+def _do(acts: dict[str, Act], name: str, target: str) -> Response:
+    if name not in acts:
+        raise Problem(Code.NOT_FOUND, "There is no such action.")
+    try:
+        done = acts[name].do(_operator(), target, _reason())
+    except Problem as problem:
+        return _refused(problem)
+    new = done.record.key if name == "retry" and done.record else None
+    return _back(done.detail, to=url_for("dashboard.run", key=new) if new else None)
+
+
+# --- one run, the plant ------------------------------------------------------------------------------------
+
+
+def ask_run(key: str, act: str) -> str:
+    """Asks before an action on a run."""
+    return _ask(RUN_ACTS, act, key)
+
+
+def do_run(key: str, act: str) -> Response:
+    """Carries it out."""
+    return _do(RUN_ACTS, act, key)
+
+
+def ask_queue(act: str) -> str:
+    """Asks before pausing or resuming the intake."""
+    return _ask({name: PLANT_ACTS[name] for name in ("pause", "resume")}, act, "")
+
+
+def do_queue(act: str) -> Response:
+    """Carries it out."""
+    return _do({name: PLANT_ACTS[name] for name in ("pause", "resume")}, act, "")
+
+
+def ask_worker(worker: str, act: str) -> str:
+    """Asks before draining a worker, or letting it work again."""
+    return _ask({name: PLANT_ACTS[name] for name in ("drain", "undrain")}, act, worker)
+
+
+def do_worker(worker: str, act: str) -> Response:
+    """Carries it out."""
+    return _do({name: PLANT_ACTS[name] for name in ("drain", "undrain")}, act, worker)
+
+
+# --- some runs ---------------------------------------------------------------------------------------------
+
+
+def ask_selected() -> str | Response:
+    """Asks before cancelling the runs that were ticked."""
+    require(g.actor, Role.OPERATOR)
+    back = inside(request.args.get("back"))
+    run_keys = _keys(request.args.getlist("key"))
+    if not run_keys:
+        return _back("Tick the runs that you mean first.", bad=True, to=back)
+    rows = [row for row in rows_of(services().store, run_keys) if "finished_at" not in row]
+    return render_template("ops/selected.html", back=back, rows=rows, asked=len(run_keys))
+
+
+def do_selected() -> Response:
+    """Cancels them one by one; each has its entry in the audit."""
+    require(g.actor, Role.OPERATOR)
+    operator, reason, counts = _operator(), _reason(), dict[str, int]()
+    for key in _keys(request.form.getlist("key")):
+        try:
+            word = _SAID[operator.cancel(key, reason).result]
+        except Problem as problem:
+            word = _SAID.get(problem.code, "refused")
+        except StoreError:
+            word = "not reached"
+        counts[word] = counts.get(word, 0) + 1
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    return _back(f"{told[:1].upper()}{told[1:]}." if told else "No run was ticked.", bad=not told)
+
+
+def _keys(listed: list[str]) -> list[str]:
+    return [key for key in dict.fromkeys(listed) if KEY_PATTERN.fullmatch(key)][:PAGE]
+
+
+# --- all that match ----------------------------------------------------------------------------------------
+
+
+def ask_bulk() -> str | Response:
+    """Shows how many live runs match, and five of them, before anything is done."""
+    back = inside(request.args.get("back"))
+    args = request.args.copy()
+    args.pop("cursor", None)
+    try:
+        preview = _operator().preview_bulk(read_filter(args))
+    except Problem as problem:
+        if problem.code is Code.FORBIDDEN:
+            raise
+        return _back(problem.detail, bad=True, to=back)
+    fields = [
+        (name, value)
+        for name, value in args.items(multi=True)
+        if value and name not in {"back", "cursor", "shown"}
+    ]
+    return render_template(
+        "ops/bulk_ask.html", back=back, preview=preview, fields=fields, typed=preview["count"] >= TYPED_FROM
+    )
+
+
+def do_bulk() -> Response:
+    """Freezes the runs that match and has them asked in the background."""
+    form = request.form
+    try:
+        seen = int(form.get("seen", "")[:9])
+        typed = int(form.get("typed", str(seen)).strip()[:9])
+    except ValueError:
+        seen, typed = 0, -1
+    if typed != seen:
+        return _back("The number that was typed is not the number of runs. Nothing was done.", bad=True)
+    try:
+        bulk = _operator().bulk_cancel(read_filter(form), _reason(), seen)
+    except Problem as problem:
+        return _refused(problem)
+    return redirect(url_for("dashboard.bulk", bulk=bulk["id"]), 303)
+
+
+def stop_bulk(bulk: str) -> Response:
+    """Asks no further runs."""
+    try:
+        found = _operator().stop_bulk(bulk)
+    except Problem as problem:
+        return _refused(problem)
+    return _back(f"Stopped after {found['done']} of {found['total']} runs; those asked stay asked.")
+
+
+def store_trouble(error: StoreError) -> str:
+    """What to tell when Redis did not answer."""
+    if isinstance(error, StoreUncertain) and request.method == "POST":
+        return "The answer of Redis was lost: look whether it was done, and do it again if not."
+    return "Redis does not answer. Nothing can be shown or done until it does."

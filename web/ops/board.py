@@ -1,0 +1,276 @@
+"""What operators see, as plain values: the pages and the operator API show the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared.protocol import sse
+from shared.runs.access import Actor, Role, may_see_payloads
+from shared.runs.attention import Kind, attention, by_harm
+from shared.runs.identity import KEY_PATTERN
+from shared.runs.lifecycle import Status
+from shared.runs.record import RunRecord
+from shared.store.live import LiveView, thresholds
+from shared.store.search import Filter
+from web.ops import plant
+from web.ops.rights import require
+from web.ops.rows import Row, row_of, rows_of, shown
+from web.problems import Code, Problem
+from web.services import Services
+
+NEIGHBOURS = 20
+"""Runs of the same thread that the page of a run lists."""
+
+
+class Board:
+    """One actor's view; raises ``Problem`` for who is no viewer, and ``StoreError``."""
+
+    def __init__(self, services: Services, actor: Actor) -> None:
+        require(actor, Role.VIEWER)
+        self.services = services
+        self.store = services.store
+        self.actor = actor
+
+    # --- all runs -----------------------------------------------------------------------------------------
+
+    def overview(self, minutes: int = 60) -> dict[str, Any]:
+        """Everything of the first page in a few round trips."""
+        view = self.store.live.view()
+        numbers = self.store.stats.overview(plant.bounded_minutes(minutes))
+        hour = self.store.stats.overview(60).total if minutes != 60 else numbers.total
+        endings = plant.tallied(hour)
+        ended = sum(endings[name] for name in plant.ENDINGS if name != plant.TIMEOUT)
+        return {
+            "live": view.counts() | ({"partial": True} if view.total > len(view.runs) else {}),
+            "attention": self._attention(view, 50),
+            "stats": plant.stats(numbers),
+            "queue": plant.queues(self.services, view, numbers),
+            "workers": self._workers(view),
+            "last_hour": {"ended": ended} | endings,
+            "banner": self.banner(),
+        }
+
+    def attention(self, limit: int = 50) -> dict[str, Any]:
+        """The live runs that need a person's look, the worst first."""
+        return self._attention(self.store.live.view(), limit)
+
+    def _attention(self, view: LiveView, limit: int) -> dict[str, Any]:
+        found = [(run, view.attention(run)) for run in view.runs]
+        counts = {str(kind): 0 for kind in Kind} | {"cancel_pending": 0}
+        for _, troubles in found:
+            for one in troubles:
+                counts[str(one.kind) if one.late else "cancel_pending"] += 1
+        late = by_harm(found)
+        records = {
+            record.key: record for record in self.store.listing.records([run.key for run, _ in late[:limit]])
+        }
+        rows = [
+            row_of(records[run.key], view.now_ms, troubles)
+            for run, troubles in late[:limit]
+            if run.key in records and not records[run.key].ended
+        ]
+        return {"rows": rows, "counts": counts, "total": len(late)}
+
+    def runs(self, wanted: Filter, limit: int = 50, cursor: str | None = None) -> dict[str, Any]:
+        """One page of the runs that fit, newest first; raises the 400 for a cursor that is none."""
+        try:
+            found = self.store.search.find(wanted, limit=limit, cursor=cursor)
+        except ValueError:
+            raise Problem(
+                Code.INVALID_INPUT, "cursor is not one that this server gave.", field="cursor"
+            ) from None
+        page: dict[str, Any] = {"runs": rows_of(self.store, found.keys)}
+        if found.cursor is not None:
+            page["next"] = found.cursor
+        return page | ({"partial": True} if found.partial else {})
+
+    # --- one run ------------------------------------------------------------------------------------------
+
+    def run(self, key: str) -> dict[str, Any]:
+        """One run with its troubles, neighbours, links, audit, and what may be done with it."""
+        record, now = self._record(key), self.store.runs.now_ms()
+        lease = None if record.ended else self.store.live.lease_of(key)
+        found = attention(record, now, lease, thresholds(self.store.settings))
+        row = row_of(record, now, found)
+        if "detail" in record.texts:
+            row["detail"] = record.texts["detail"]
+        beat = plant.beat_of(self.store.workers.alive(), record.texts.get("worker"))
+        given = self.store.runs.input_of(key)
+        page: dict[str, Any] = {
+            "run": row,
+            "attention": [shown(one) for one in found],
+            "actions": self._actions(record, now, plant.effect_of(beat)),
+            "thread": self._neighbours(record),
+            "retried_as": row.get("retried_as", []),
+            "audit": self.store.audit.of_run(key),
+            "input_bytes": len(given or b""),
+            "events": record.last_seq,
+            "payloads": may_see_payloads(self.actor, record.identity.actor),
+        }
+        if "retry_of" in row:
+            page["retry_of"] = row["retry_of"]
+        if beat is not None:
+            page["worker_facts"] = {"name": beat.name, **beat.facts}
+        if record.status is Status.QUEUED and "ready_at" in record.times:
+            page["queue_position"] = self._position(record)
+        return page
+
+    def events(self, key: str, after: int = 0, limit: int = 500) -> dict[str, Any]:
+        """Events after a seq; raises the 403 without the payload right."""
+        record = self._readable(key)
+        frames = self.store.log.read(key, after, limit)
+        listed = [
+            {"seq": after + number, "event": json.loads(sse.data_of(frame))}
+            for number, frame in enumerate(frames, 1)
+        ]
+        last = after + len(frames)
+        return {"events": listed} | ({} if record.ended and last >= record.last_seq else {"next": last})
+
+    def event_sizes(self, key: str, after: int = 0, limit: int = 500) -> list[Row]:
+        """Number, type and size of events, for those who may not read them."""
+        self._record(key)
+        return [
+            {"seq": after + number, "type": _type_of(frame), "bytes": len(sse.data_of(frame))}
+            for number, frame in enumerate(self.store.log.read(key, after, limit), 1)
+        ]
+
+    def input(self, key: str) -> dict[str, Any]:
+        """What the run was given; raises the 403 without the payload right."""
+        self._readable(key)
+        document: dict[str, Any] = json.loads(self.store.runs.input_of(key) or b"{}")
+        return document
+
+    def _actions(self, record: RunRecord, now: int, effect: str) -> dict[str, Any]:
+        ended = {"allowed": False, "why": f"The run has ended: {record.status}."}
+        active = {"allowed": False, "why": "The run has not ended."}
+        if record.ended:
+            return {"cancel": ended, "terminate": ended, "requeue": ended, "retry": {"allowed": True}}
+        running = record.status is Status.RUNNING
+        requeue: dict[str, Any] = {"allowed": not running and "ready_at" in record.times}
+        if not requeue["allowed"]:
+            requeue["why"] = "A worker has it." if running else "It waits for its turn on its thread."
+        return {
+            "cancel": {"allowed": True},
+            "terminate": self._terminate(record, now) | {"effect": effect},
+            "requeue": requeue,
+            "retry": active,
+        }
+
+    def _terminate(self, record: RunRecord, now: int) -> dict[str, Any]:
+        asked = record.times.get("cancel_requested_at")
+        if record.status is Status.QUEUED:
+            return {"allowed": True}
+        if asked is None:
+            return {"allowed": False, "why": "Cancel it first."}
+        left = self.store.settings.cancel_grace_seconds - (now - asked) / 1000
+        if left <= 0:
+            return {"allowed": True}
+        why = f"The agent may still stop by itself for {left:.0f} s."
+        return {"allowed": False, "why": why, "seconds_left": round(left, 1)}
+
+    def _neighbours(self, record: RunRecord) -> list[Row]:
+        own = record.identity
+        page = self.store.listing.of_thread(own.actor, own.thread_id, limit=NEIGHBOURS)
+        return rows_of(self.store, [found.key for found in page.records])
+
+    def _position(self, record: RunRecord) -> int:
+        ready = [
+            (run.times["ready_at"], run.key)
+            for run in self.store.live.view().runs
+            if run.status is Status.QUEUED and "ready_at" in run.times
+        ]
+        return 1 + sum(one < (record.times["ready_at"], record.key) for one in ready)
+
+    # --- what they run on ---------------------------------------------------------------------------------
+
+    def workers(self) -> list[Row]:
+        """The workers, with the runs of each."""
+        return self._workers(self.store.live.view())
+
+    def _workers(self, view: LiveView) -> list[Row]:
+        rows = plant.workers(self.store, view)
+        keys = [run["key"] for row in rows for run in row["runs"]]
+        names = {record.key: record.identity.run_id for record in self.store.listing.records(keys)}
+        for row in rows:
+            for run in row["runs"]:
+                run["run_id"] = names.get(run["key"], run["key"])
+        return rows
+
+    def queues(self) -> dict[str, Any]:
+        """The queue and its last hour."""
+        return plant.queues(self.services, self.store.live.view(), self.store.stats.overview(60))
+
+    def stats(self, minutes: int = 60) -> dict[str, Any]:
+        """The numbers of the last minutes."""
+        return plant.stats(self.store.stats.overview(plant.bounded_minutes(minutes)))
+
+    def system(self) -> dict[str, Any]:
+        """Redis, settings with secrets masked, versions."""
+        return plant.system(self.services)
+
+    def banner(self) -> dict[str, Any]:
+        """What every page says on top: a paused intake, drained workers, no worker at all."""
+        beats = self.store.workers.alive()
+        shown_: dict[str, Any] = {
+            "draining": [beat.name for beat in beats if beat.facts.get("draining")],
+        }
+        paused = self.store.controls.paused()
+        if paused is not None:
+            shown_["paused"] = paused.document()
+        return shown_ | ({} if beats else {"no_worker": True})
+
+    # --- what was done ------------------------------------------------------------------------------------
+
+    def audit(self, limit: int = 50, cursor: str | None = None, run: str | None = None) -> dict[str, Any]:
+        """What operators did, newest first; of one run, everything."""
+        if run is not None:
+            self._key(run)
+            return {"entries": list(reversed(self.store.audit.of_run(run)))[:limit]}
+        try:
+            entries, following = self.store.audit.page(limit=limit, cursor=cursor)
+        except ValueError:
+            raise Problem(
+                Code.INVALID_INPUT, "cursor is not one that this server gave.", field="cursor"
+            ) from None
+        return {"entries": entries} | ({"next": following} if following else {})
+
+    def bulks(self, limit: int = 20) -> list[dict[str, Any]]:
+        """Bulk cancels, the newest first."""
+        return [bulk.document() for bulk in self.store.bulk.recent(limit)]
+
+    def bulk(self, bulk_id: str) -> dict[str, Any]:
+        """One bulk cancel with what became of each run."""
+        found = self.store.bulk.get(bulk_id)
+        if found is None:
+            raise Problem(Code.UNKNOWN_BULK, "There is no such bulk cancel; they are kept for a week.")
+        results = self.store.bulk.results(bulk_id)
+        return found.document() | {
+            "results": [{"key": key, "result": result} for key, result in results.items()]
+        }
+
+    # --- lookup -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _key(key: str) -> str:
+        if not KEY_PATTERN.fullmatch(key):
+            raise Problem(Code.UNKNOWN_RUN, "There is no such run.")
+        return key
+
+    def _record(self, key: str) -> RunRecord:
+        record = self.store.runs.get(self._key(key))
+        if record is None:
+            raise Problem(
+                Code.UNKNOWN_RUN, "There is no such run; ended ones are kept for the retention time."
+            )
+        return record
+
+    def _readable(self, key: str) -> RunRecord:
+        record = self._record(key)
+        if not may_see_payloads(self.actor, record.identity.actor):
+            raise Problem(Code.FORBIDDEN, "Reading inputs and events needs the right payloads.")
+        return record
+
+
+def _type_of(frame: bytes) -> str:
+    return str(json.loads(sse.data_of(frame)).get("type"))

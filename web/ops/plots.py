@@ -1,0 +1,186 @@
+"""Charts as inline SVG without text and without style: labels are HTML around them, colours are classes.
+
+Each is stretched to its place, so that it fits a phone and a wall; ``label`` says in words what it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from web.ops.wording import OUTCOMES, count, duration, milliseconds
+
+WIDTH, HEIGHT = 600, 120
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A chart, what it shows in words, its top value and the labels below it."""
+
+    svg: Markup
+    label: str
+    top: str
+    ticks: tuple[str, ...]
+    empty: bool = False
+
+
+def endings(series: Sequence[dict[str, Any]]) -> Plot:
+    """Runs per minute, stacked by outcome; provider time-outs are a series of their own."""
+    parts = [_own_series(minute) for minute in series]
+    top = max((sum(part.values()) for part in parts), default=0)
+    step, shapes = WIDTH / max(1, len(parts)), []
+    below = [0.0] * len(parts)
+    for name in OUTCOMES:
+        path = []
+        for at, part in enumerate(parts):
+            tall = part[name] / max(1, top) * HEIGHT
+            if tall:
+                path.append(_bar(at * step + 0.5, HEIGHT - below[at] - tall, step - 1, tall))
+            below[at] += tall
+        if path:
+            shapes.append(Markup('<path class="fill-{}" d="{}"/>').format(name, "".join(path)))
+    for at, (minute, part) in enumerate(zip(series, parts, strict=True)):
+        told = ", ".join(f"{part[name]} {word}" for name, word in OUTCOMES.items() if part[name])
+        shapes.append(_hover(at * step, step, f"{minute['at'][11:16]} UTC: {told or 'none'}"))
+    total = {name: sum(part[name] for part in parts) for name in OUTCOMES}
+    words = ", ".join(f"{total[name]} {word}" for name, word in OUTCOMES.items() if total[name])
+    label = f"Runs ended per minute, at most {top}. In all: {words or 'none'}."
+    return Plot(_svg(shapes, label), label, count(top), _clock(series), empty=top == 0)
+
+
+def _own_series(minute: dict[str, Any]) -> dict[str, int]:
+    part = {name: int(minute[name]) for name in OUTCOMES}
+    part["failed"] -= part["transport_timeout"]
+    return part
+
+
+def histogram(found: dict[str, Any], name: str) -> Plot:
+    """How many fell into each slot, with a line at p50 and p95."""
+    counts, bounds = found["counts"], found["bounds_ms"]
+    filled = [slot for slot, number in enumerate(counts) if number]
+    first, last = (max(0, filled[0] - 1), min(len(counts), filled[-1] + 2)) if filled else (4, 12)
+    if last - first < 8:
+        last = min(len(counts), first + 8)
+        first = last - 8
+    shown = range(first, last)
+    top, step = max(counts), WIDTH / len(shown)
+    shapes = []
+    for at, slot in enumerate(shown):
+        tall = counts[slot] / max(1, top) * HEIGHT
+        if tall:
+            bar = _bar(at * step + 2, HEIGHT - tall, step - 4, tall)
+            shapes.append(Markup('<path class="fill-plain" d="{}"/>').format(bar))
+        low = milliseconds(bounds[slot - 1]) if slot else "0"
+        span = f"{low} to {milliseconds(bounds[slot])}" if slot < len(bounds) else f"over {low}"
+        shapes.append(_hover(at * step, step, f"{span}: {counts[slot]}"))
+    for mark in ("p50", "p95"):
+        place = _place(found.get(f"{mark}_ms"), bounds, first)
+        if place is not None:
+            line = Markup('<line class="mark-{}" x1="{:.1f}" x2="{:.1f}" y1="0" y2="{}"/>')
+            shapes.append(line.format(mark, place * step, place * step, HEIGHT))
+    label = f"{name}: {found['count']} runs"
+    if found["count"]:
+        label += (
+            f", half within {milliseconds(found['p50_ms'])}, 95 of 100 within {milliseconds(found['p95_ms'])}"
+        )
+    edges = [milliseconds(bounds[slot]) if slot < len(bounds) else "more" for slot in shown]
+    ticks = (edges[0], edges[len(edges) // 2], edges[-1])
+    return Plot(_svg(shapes, label + "."), label + ".", count(top), ticks, empty=not filled)
+
+
+def _place(value: float | None, bounds: Sequence[int], first: int) -> float | None:
+    """Where a value lies, counted in slots from the first one shown."""
+    if value is None:
+        return None
+    low = 0
+    for slot, bound in enumerate(bounds):
+        if value <= bound:
+            return slot - first + (value - low) / (bound - low)
+        low = bound
+    return len(bounds) - first + 0.5
+
+
+def depth(series: Sequence[dict[str, Any]]) -> Plot:
+    """How many runs waited for a worker, minute by minute, and as a line how long the oldest did."""
+    top = max((int(minute["depth"]) for minute in series), default=0)
+    oldest = max((float(minute["oldest_seconds"]) for minute in series), default=0.0)
+    step = WIDTH / max(1, len(series) - 1)
+    points = [
+        (at * step, HEIGHT - int(minute["depth"]) / max(1, top) * HEIGHT) for at, minute in enumerate(series)
+    ]
+    ages = [
+        (at * step, HEIGHT - float(minute["oldest_seconds"]) / max(1.0, oldest) * HEIGHT)
+        for at, minute in enumerate(series)
+    ]
+    shapes = []
+    if len(points) > 1:
+        area = f"M0 {HEIGHT}L{_line(points)}L{WIDTH} {HEIGHT}Z"
+        shapes = [
+            Markup('<path class="fill-depth" d="{}"/>').format(area),
+            Markup('<path class="line-depth" d="M{}"/>').format(_line(points)),
+            Markup('<path class="line-age" d="M{}"/>').format(_line(ages)),
+        ]
+    for at, minute in enumerate(series):
+        waited = duration(minute["oldest_seconds"])
+        told = f"{minute['at'][11:16]} UTC: {minute['depth']} waiting, the oldest {waited}"
+        shapes.append(_hover((at - 0.5) * step, step, told))
+    label = f"Runs waiting for a worker: at most {top} in a minute, the oldest waited {duration(oldest)}."
+    tops = f"{count(top)} · {duration(oldest)}" if oldest else count(top)
+    return Plot(_svg(shapes, label), label, tops, _clock(series), empty=len(points) < 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stretch of a run's life; ``tone`` colours it."""
+
+    name: str
+    seconds: float
+    tone: str
+
+
+def life(stages: Sequence[Stage]) -> Markup:
+    """The stretches of a run side by side; each is at least a sliver."""
+    total = sum(stage.seconds for stage in stages) or 1.0
+    least = WIDTH * 0.012
+    spare = WIDTH - least * len(stages)
+    left, shapes = 0.0, []
+    for stage in stages:
+        wide = least + stage.seconds / total * spare
+        box = Markup(
+            '<rect class="stage-{}" x="{:.1f}" y="0" width="{:.1f}" height="16"><title>{}</title></rect>'
+        )
+        shapes.append(
+            box.format(stage.tone, left, max(1.0, wide - 1), f"{stage.name}: {duration(stage.seconds)}")
+        )
+        left += wide
+    label = ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in stages)
+    return _svg(shapes, f"{label}.", 16)
+
+
+def _svg(shapes: Iterable[Markup], label: str, height: int = HEIGHT) -> Markup:
+    head = Markup(
+        '<svg class="plot" role="img" aria-label="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">'
+    )
+    return head.format(label, WIDTH, height) + Markup("").join(shapes) + Markup("</svg>")
+
+
+def _bar(x: float, y: float, wide: float, tall: float) -> str:
+    return f"M{x:.1f} {y:.1f}h{wide:.1f}v{tall:.1f}h-{wide:.1f}z"
+
+
+def _hover(x: float, wide: float, text: str) -> Markup:
+    box = Markup('<rect class="hover" x="{:.1f}" y="0" width="{:.1f}" height="{}"><title>{}</title></rect>')
+    return box.format(x, wide, HEIGHT, text)
+
+
+def _line(points: Iterable[tuple[float, float]]) -> str:
+    return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _clock(series: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    if not series:
+        return ()
+    return tuple(minute["at"][11:16] for minute in (series[0], series[len(series) // 2], series[-1]))
