@@ -95,7 +95,8 @@ def desk() -> Iterator[Desk]:
             server.stop()
 
 
-@pytest.fixture(scope="session")
+# For a module only: while it is open, this thread counts as one with a running event loop.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, without a download."""
     if not CHROMIUM.exists():
