@@ -102,6 +102,8 @@ class Driver:
             ctx = self.prepare(execution)
         except Exception as error:
             log.exception("run.not_prepared")
+            # The failure is recorded all the same, over a log that holds nothing of the agent yet.
+            execution.emitter = self._emitter(execution, Verifier(enforce=False))
             return classify(error)
         if entry is None:
             cause = execution.token.cause
@@ -114,6 +116,8 @@ class Driver:
 
     def _handed_back(self, execution: Execution) -> bool:
         """Whether the run waits for a worker that has its agent; the sweep sends its next message."""
+        # A released run looks like one whose claim was forgotten, which the pulse would claim again.
+        self.process.pulse.leave(execution)
         try:
             answer = self.store.runs.release(execution.key, execution.id, most=MOST_HANDBACKS)
         except StoreError:
@@ -122,12 +126,14 @@ class Driver:
         log.warning("run.agent_unknown", agent=execution.claim.agent, answer=answer)
         if answer == "cancel":
             execution.token.trip(StopCause.CLIENT)
-        return answer not in {"cancel", "exhausted"}
+        kept = answer in {"cancel", "exhausted"}
+        if kept:
+            self.process.pulse.follow(execution)
+        return not kept
 
     def prepare(self, execution: Execution) -> RunContext:
         """Context, emitter, and a verifier seeded from the input; raises what the input makes it raise."""
         claim, identity = execution.claim, execution.claim.identity
-        execution.emitter = self._emitter(execution, Verifier(enforce=False))
         run_input = events.parse_input(claim.input, max_depth=self.settings.max_input_depth)
         verifier = Verifier(
             run_input.messages,

@@ -143,7 +143,9 @@ class Pulse:
         # From the moment before the question: a slow answer must not stretch the interval.
         self._renew_at = now + self._settings.lease_seconds / 3
         for key, answer in told.items():
-            self._hear(held[key], answer)
+            # One that left meanwhile may have been released, which is no forgotten claim.
+            if self.executions.get(key) is held[key]:
+                self._hear(held[key], answer)
 
     def _hear(self, execution: Execution, answer: str) -> None:
         word, _, cause = answer.partition(" ")

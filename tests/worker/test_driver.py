@@ -226,6 +226,23 @@ def test_an_unknown_agent_is_handed_back_three_times_before_it_fails(settings: S
     assert types_of(store, key) == ["RUN_STARTED", "RUN_ERROR"]
 
 
+def test_a_run_that_was_handed_back_is_not_claimed_again_by_the_pulse(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    key = accept(store, "elsewhere")
+    with process_with(settings) as process:
+        release = process.store.runs.release
+
+        def beat_right_after(*args: Any, **options: Any) -> str:
+            answer = release(*args, **options)
+            process.pulse._renew(0.0)
+            return answer
+
+        monkeypatch.setattr(type(process.store.runs), "release", lambda _, *a, **k: beat_right_after(*a, **k))
+        Driver(process).execute(key)
+    assert record_of(store, key).status is Status.QUEUED
+
+
 def test_the_threads_next_run_is_enqueued_by_whoever_finished(settings: Settings, store: Store):
     first = accept(store, "agent", thread="one")
     accept(store, "agent", thread="one")
