@@ -100,13 +100,13 @@ _CREDENTIAL = re.compile(
 _UPSTREAM = frozenset(_BY_MEANING.values())
 
 
-def classify(error: BaseException, *, in_provider_call: bool = False) -> Outcome:
+def classify(error: BaseException) -> Outcome:
     """The failed outcome of what escaped an agent; never raises, whatever the exception does.
 
-    ``in_provider_call`` says that it escaped from inside a marked provider call. An outcome with
-    an AgentError's own text has no incident id, every other has one that the log line carries too.
+    An outcome with an AgentError's own text has no incident id, every other has one that the log line
+    carries too.
     """
-    code = code_of(error, in_provider_call=in_provider_call)
+    code = code_of(error)
     return Outcome.failed(
         code,
         message=sentence_of(error, code),
@@ -116,7 +116,10 @@ def classify(error: BaseException, *, in_provider_call: bool = False) -> Outcome
 
 
 def code_of(error: BaseException, *, in_provider_call: bool = False) -> FailureCode:
-    """The failure code alone; see the tree above."""
+    """The failure code alone; see the tree above.
+
+    ``in_provider_call`` says that it escaped from inside a marked provider call.
+    """
     error = _alone(error)
     if isinstance(error, BaseExceptionGroup):
         codes = {code_of(leaf, in_provider_call=in_provider_call) for leaf in error.exceptions}
@@ -146,9 +149,9 @@ def sentence_of(error: BaseException, code: FailureCode) -> str:
     return SENTENCES[code]
 
 
-def is_transport_timeout(error: BaseException, *, in_provider_call: bool = False) -> bool:
+def is_transport_timeout(error: BaseException) -> bool:
     """Whether a provider did not answer in time; a cancel that came later does not change that."""
-    return code_of(error, in_provider_call=in_provider_call) is FailureCode.TRANSPORT_TIMEOUT
+    return code_of(error) is FailureCode.TRANSPORT_TIMEOUT
 
 
 def mark_provider_call(error: BaseException) -> None:

@@ -48,13 +48,6 @@ def test_a_lock_pins_everything_and_holds_no_address(name, texts):
     assert "--" not in texts[name]
 
 
-def test_the_development_lock_pins_what_the_runtime_lock_pins(texts):
-    def pins(name):
-        return {line.split(" ;")[0] for line in texts[name].splitlines()}
-
-    assert pins("requirements.lock") - pins("requirements-dev.lock") - {"httpx2-jsfetch==1.0"} == set()
-
-
 def test_npm_locks_hold_no_address_of_a_package(texts):
     for path, text in texts.items():
         if path.endswith("package-lock.json"):
