@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-from-lock
 TEST_STAMP := $(VENV)/.installed-for-tests
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Most tests wait for processes, so three at a time keep two cores busy; a file stays in one process.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
 
@@ -47,20 +49,20 @@ $(TEST_STAMP): $(STAMP) requirements-test.lock
 	@touch $@
 
 test: $(TEST_STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 check: $(TEST_STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lock: $(STAMP)
 	@test -x $(BIN)/uv || $(PIP) install uv
 	$(COMPILE) --output-file requirements.lock
 	$(COMPILE) --extra embedded --extra dev --constraint requirements.lock --output-file requirements-dev.lock
-	$(COMPILE) --extra embedded --extra dev --extra test --constraint requirements-dev.lock \
+	$(COMPILE) --all-extras --constraint requirements-dev.lock \
 		--output-file requirements-test.lock
 
 clean:

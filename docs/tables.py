@@ -91,12 +91,25 @@ def problems() -> str:
     return "\n".join(["| status | code | meaning |", "|---|---|---|", *rows])
 
 
+def metrics() -> str:
+    """Every metric with its labels."""
+    from web.ops.metric import METRICS
+
+    rows = [
+        f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels) or 'none'} "
+        f"| {metric.help} |"
+        for metric in METRICS.values()
+    ]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+
+
 TABLES = {
     "http-api.md": {"routes": routes, "problems": problems},
     "lifecycle.md": {"lifecycle": lifecycle},
     "failures.md": {"failures": failures},
     "protocol.md": {"rules": rules},
     "configuration.md": {"settings": settings},
+    "observability.md": {"metrics": metrics},
 }
 
 

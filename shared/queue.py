@@ -71,15 +71,31 @@ class Queue:
             self._app = make_app(self.settings)
         return self._app
 
-    def enqueue(self, key: str) -> None:
-        """Tells the workers of a ready run; logs instead of raising, because the record already has it."""
+    def enqueue(self, key: str, traceparent: str | None = None) -> None:
+        """Tells the workers of a ready run; logs instead of raising, because the record already has it.
+
+        ``traceparent`` is for whoever instruments Celery; our own worker takes the one in the record.
+        """
         try:
             if self.settings.broker_is_store:
-                self.store.push(self.settings.queue, prepared_message(key, self.settings.queue))
+                self.store.push(self.settings.queue, prepared_message(key, self.settings.queue, traceparent))
             else:
-                self.app.send_task(TASK, args=(key,), task_id=key, queue=self.settings.queue, retry=False)
+                self.app.send_task(
+                    TASK,
+                    args=(key,),
+                    task_id=key,
+                    queue=self.settings.queue,
+                    retry=False,
+                    headers={"traceparent": traceparent} if traceparent else None,
+                )
         except (StoreError, OperationalError, OSError) as error:
             log.warning("queue.message_lost", run=key, error=type(error).__name__)
+
+    def hint(self, key: str, traceparent: str | None = None) -> tuple[str, bytes] | None:
+        """Queue and message for acceptance to push in its own step; None where that is another server."""
+        if not self.settings.broker_is_store:
+            return None
+        return self.settings.queue, prepared_message(key, self.settings.queue, traceparent)
 
     def depth(self) -> int | None:
         """Messages that no worker has taken; None where the broker is not ours to ask."""
@@ -87,17 +103,19 @@ class Queue:
 
 
 _ORIGIN = f"outlast@{socket.gethostname()}"
-_KEY, _TAG, _BODY = "\0key", "\0tag", "\0body"
+_KEY, _TAG, _BODY, _TRACE = "\0key", "\0tag", "\0body", "\0trace"
 
 
-def prepared_message(key: str, queue: str) -> bytes:
+def prepared_message(key: str, queue: str, traceparent: str | None = None) -> bytes:
     """The task message in the form of Celery's protocol 2 over kombu's Redis transport.
 
     Built by hand because ``send_task`` costs many times as much; a contract test compares both.
     """
-    template, body = _template(queue)
+    template, body = _template(queue, traced=traceparent is not None)
     packed = base64.b64encode(body.replace(_KEY_JSON, _quoted(key)).encode()).decode()
     filled = template.replace(_KEY_JSON, _quoted(key)).replace(_TAG_JSON, _quoted(str(uuid.uuid4())))
+    if traceparent is not None:
+        filled = filled.replace(_TRACE_JSON, _quoted(traceparent))
     return filled.replace(_BODY_JSON, _quoted(packed)).encode()
 
 
@@ -105,11 +123,11 @@ def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
-_KEY_JSON, _TAG_JSON, _BODY_JSON = _quoted(_KEY), _quoted(_TAG), _quoted(_BODY)
+_KEY_JSON, _TAG_JSON, _BODY_JSON, _TRACE_JSON = map(_quoted, (_KEY, _TAG, _BODY, _TRACE))
 
 
 @cache
-def _template(queue: str) -> tuple[str, str]:
+def _template(queue: str, *, traced: bool) -> tuple[str, str]:
     """The message and its body as JSON with marks, which no text that is filled in can contain."""
     headers: dict[str, Any] = {
         "lang": "py",
@@ -132,6 +150,8 @@ def _template(queue: str) -> tuple[str, str]:
         "stamped_headers": None,
         "stamps": {},
     }
+    if traced:
+        headers["traceparent"] = _TRACE
     properties = {
         "correlation_id": _KEY,
         "reply_to": "",

@@ -137,6 +137,11 @@ class Settings(BaseSettings):
     log_format: Literal["json", "text"] = Field(
         default="json", description="One JSON object per line, or text for people."
     )
+    tracing: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="OpenTelemetry traces, with the extra `otel`; `auto`: on where "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT` (or `…_TRACES_ENDPOINT`) is set.",
+    )
 
     chat_base_url: str | None = Field(
         default=None, description="Base URL of the OpenAI-compatible endpoint of the `chat` agent."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import Flask, Response, request
 
-ALLOWED_HEADERS = "Authorization, Content-Type, Last-Event-ID, Prefer, traceparent"
+ALLOWED_HEADERS = "Authorization, Content-Type, Last-Event-ID, Prefer, X-Request-Id, traceparent, tracestate"
 ALLOWED_METHODS = "GET, POST"
-EXPOSED_HEADERS = "Location, Outlast-Run-Key, Preference-Applied, Retry-After"
+EXPOSED_HEADERS = "Location, Outlast-Run-Key, Preference-Applied, Retry-After, X-Request-Id"
 PREFLIGHT_SECONDS = 600
 
 

@@ -6,7 +6,7 @@ from flask import Flask
 
 from shared import logs
 from shared.settings import Settings, load
-from web import api, commands, cors, identity, problems
+from web import api, commands, cors, identity, problems, request_context, spans
 from web.hub import Hub
 from web.ops import api as ops_api
 from web.ops import dashboard, health, metrics
@@ -25,6 +25,8 @@ def create_app(settings: Settings | None = None) -> Flask:
     app.url_map.merge_slashes = False
     holder = ServiceHolder(chosen, Hub)
     app.extensions["outlast"] = holder
+    request_context.register(app)
+    spans.register(app)
     cors.register(app, chosen.cors_origins)
     identity.register(app)
     app.before_request(holder.serving)

@@ -233,7 +233,7 @@ class _Line:
         elif isinstance(happening, Gap):
             # Nothing to compare yet: every channel is confirmed anew and compared then.
             self._counts["gaps"] += 1
-            log.info("hub.gap", followed=len(self._feeds))
+            log.warning("hub.resubscribed", followed=len(self._feeds))
         now = time.monotonic()
         if now >= self._tick_at:
             self._tick(now)
@@ -279,7 +279,7 @@ class _Line:
         try:
             lasts = self._store.log.last_seqs([feed.key for feed in suspects])
         except StoreError as error:
-            log.info("hub.compare_failed", error=type(error).__name__)
+            log.warning("hub.compare_failed", error=type(error).__name__)
             return
         for feed, last in zip(suspects, lasts, strict=True):
             self._suspects.discard(feed)

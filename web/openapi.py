@@ -19,6 +19,7 @@ from web.schemas import Schema
 
 VERSION = "3.1.0"
 _ATTRIBUTE = "openapi_operation"
+_LEFT_OUT = "outlast-openapi-left-out"
 _ARGUMENT = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -78,10 +79,18 @@ def operation(declared: Operation) -> Callable[[View], View]:
     return mark
 
 
+def leave_out(app: Flask, blueprint: str) -> None:
+    """Keeps a blueprint's routes out of the document: pages for people, and their files."""
+    app.extensions[_LEFT_OUT] = app.extensions.get(_LEFT_OUT, frozenset()) | {blueprint}
+
+
 def document(app: Flask) -> Schema:
     """The whole document; a view that declares nothing is listed with its docstring."""
     paths: dict[str, Schema] = {}
+    hidden = app.extensions.get(_LEFT_OUT, frozenset())
     for rule in sorted(app.url_map.iter_rules(), key=lambda rule: rule.rule):
+        if rule.endpoint.partition(".")[0] in hidden:
+            continue
         view = app.view_functions[rule.endpoint]
         for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
             path = _ARGUMENT.sub(r"{\1}", rule.rule)

@@ -42,6 +42,9 @@ class Code(StrEnum):
     GRACE = "GRACE"
     COUNT_CHANGED = "COUNT_CHANGED"
     NOTHING_MATCHES = "NOTHING_MATCHES"
+    INTERRUPT_OPEN = "INTERRUPT_OPEN"
+    INTERRUPT_ANSWERED = "INTERRUPT_ANSWERED"
+    INTERRUPT_EXPIRED = "INTERRUPT_EXPIRED"
     RUN_EXPIRED = "RUN_EXPIRED"
     INVALID_BODY = "INVALID_BODY"
     UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
@@ -83,6 +86,9 @@ KINDS: dict[Code, Kind] = {
     Code.GRACE: Kind(409, "The agent still has its grace"),
     Code.COUNT_CHANGED: Kind(409, "More runs match than were confirmed"),
     Code.NOTHING_MATCHES: Kind(409, "No live run matches"),
+    Code.INTERRUPT_OPEN: Kind(409, "The thread waits for answers"),
+    Code.INTERRUPT_ANSWERED: Kind(409, "The interrupt is answered by another run"),
+    Code.INTERRUPT_EXPIRED: Kind(409, "The interrupt can no longer be answered"),
     Code.RUN_EXPIRED: Kind(410, "The run is past its retention"),
     Code.INVALID_BODY: Kind(413, "The request body is too large"),
     Code.UNSUPPORTED_MEDIA_TYPE: Kind(415, "The media type is not supported"),
@@ -160,7 +166,9 @@ def register(app: Flask) -> None:
 
 
 def _store_error(error: StoreError) -> Response:
-    log.warning("http.store_error", error=type(error).__name__, path=request.path, method=request.method)
+    log.warning(
+        "http.store_unavailable", error=type(error).__name__, path=request.path, method=request.method
+    )
     if isinstance(error, StoreFull):
         detail = "Redis takes no new runs until some have expired. Try again later."
         return answer(Problem(Code.STORE_FULL, detail))

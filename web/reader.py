@@ -230,7 +230,7 @@ class Reader:
         try:
             frames = source.log.read(feed.key, after, most)
         except StoreError as error:
-            log.info("hub.log_unreadable", run=feed.key, error=type(error).__name__)
+            log.warning("hub.log_unreadable", run=feed.key, error=type(error).__name__)
             return None
         finally:
             source.turns.release()

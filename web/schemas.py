@@ -53,6 +53,12 @@ _RUN: dict[str, Schema] = {
     "worker": TEXT,
     "incident": TEXT | {"description": "Names the failure in the operator's log."},
     "parent_run_id": TEXT,
+    "unknown_calls": {
+        "type": "array",
+        "items": _object({"id": TEXT, "name": TEXT}),
+        "description": "Tool calls of which nobody knows whether they took effect: the worker could not say.",
+    },
+    "answered_by": TEXT | {"description": "The run id of the run that answered this one's interrupts."},
 }
 _RUN_ALWAYS = ("key", "actor", "thread_id", "run_id", "agent", "status", "last_seq", "created_at")
 
@@ -113,10 +119,15 @@ PROBLEM: Schema = _object(
         "field": TEXT | {"description": "The part of the request that is wrong."},
         "run": ref("Run") | {"description": "The record that stands in the way."},
         "run_id": TEXT | {"description": "Of THREAD_BUSY: the run that is active."},
+        "interrupts": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"id": TEXT}, "required": ["id"]},
+            "description": "Of the codes INTERRUPT_*: the AG-UI interrupts that are meant.",
+        },
         "offers": {"type": "array", "items": TEXT, "description": "Of NOT_ACCEPTABLE: what could be sent."},
         "incident": TEXT | {"description": "Of INTERNAL: names the failure in the operator's log."},
     },
-    optional=("field", "run", "run_id", "offers", "incident"),
+    optional=("field", "run", "run_id", "interrupts", "offers", "incident"),
     description="A refusal: the members of RFC 9457 plus a stable code, sent as application/json.",
 )
 

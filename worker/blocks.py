@@ -1,4 +1,4 @@
-"""Message, reasoning, tool call, step and subagent as context managers that close themselves once.
+"""Message, reasoning, tool call and step as context managers that close themselves once.
 
 A block's own events carry the owner it was opened under, so it may be continued inside a subagent
 that was opened later. What is refused while a scope unwinds is swallowed after the trip and after
@@ -7,22 +7,23 @@ the run's end; the worker closes what is still open then.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
-
-from pydantic import BaseModel
+from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 from shared.protocol import events as ag
-from shared.protocol.events import Event, SerializationError
+from shared.protocol.events import Event
 from shared.protocol.verifier import Rule, VerificationError
 from worker.cancellation import Cancelled, Disconnected
-from worker.failures import ProtocolError, code_of, sentence_of
+from worker.failures import ProtocolError
+from worker.json_form import from_json, json_text
+
+T = TypeVar("T")
 
 SCOPE: ContextVar[str | None] = ContextVar("outlast_subagent", default=None)
 """The innermost open subagent of this task or thread; its id tags what is emitted inside."""
+
+_PARTS = (ag.TextPart, ag.ImagePart, ag.AudioPart, ag.VideoPart, ag.DocumentPart)
 
 
 class Host(Protocol):
@@ -31,24 +32,18 @@ class Host(Protocol):
     def put(self, event: Event, owner: str | None) -> None:
         """Emits for ``owner``; raises as ``RunContext.emit``."""
 
-    def new_id(self, kind: Literal["msg", "call", "sub"]) -> str:
+    def new_id(self, kind: Literal["msg", "call", "sub", "act"]) -> str:
         """The next id of the run."""
 
 
-def json_text(value: Any) -> str:
-    """The JSON of a value, pydantic models included. Raises SerializationError for what has none."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
-        text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SerializationError(f"a value has no JSON form ({type(error).__name__})") from None
-    return text
+def content_of(value: Any) -> str | list[Any]:
+    """A tool's result as it travels: a text or content parts as they are, anything else as JSON.
 
-
-def _plain(value: object) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
-    raise TypeError(type(value).__name__)
+    Raises SerializationError for a value that has no JSON form.
+    """
+    if isinstance(value, list) and value and all(isinstance(part, _PARTS) for part in value):
+        return value
+    return value if isinstance(value, str) else json_text(value)
 
 
 class Block:
@@ -114,7 +109,7 @@ class Block:
         raise NotImplementedError
 
 
-class _TextBlock(Block):
+class TextBlock(Block):
     """A block that is written in pieces; a character cut in two waits for its second half."""
 
     _held = ""
@@ -135,7 +130,7 @@ class _TextBlock(Block):
         return rest
 
 
-class Message(_TextBlock):
+class Message(TextBlock):
     """A text message being written; ``id`` names it in the conversation."""
 
     def __init__(
@@ -166,7 +161,7 @@ class Message(_TextBlock):
         self._put_last(*closers)
 
 
-class Reasoning(_TextBlock):
+class Reasoning(TextBlock):
     """A reasoning span with its one message, both under one id."""
 
     def __init__(self, host: Host, *, message_id: str | None = None) -> None:
@@ -202,7 +197,7 @@ class Reasoning(_TextBlock):
         self._put_last(*closers)
 
 
-class ToolCall(_TextBlock):
+class ToolCall(TextBlock):
     """A tool call; without a result it is left to the client. ``message_id`` is reserved for the result."""
 
     def __init__(
@@ -214,22 +209,40 @@ class ToolCall(_TextBlock):
         self.name = name
         self._parent = parent_message_id
         self._answered = False
+        self._given: list[str] = []
 
     def args(self, value: Any) -> None:
         """Appends a fragment of the arguments' JSON (a text), or a whole value's JSON.
 
         Raises SerializationError for a value that has no JSON form.
         """
-        if piece := self._piece(value if isinstance(value, str) else json_text(value)):
+        text = value if isinstance(value, str) else json_text(value)
+        if piece := self._piece(text):
             self._put(ag.ToolCallArgsEvent(tool_call_id=self.id, delta=piece))
+            self._given.append(piece)
+
+    @overload
+    def arguments(self) -> Any: ...
+
+    @overload
+    def arguments(self, kind: type[T]) -> T: ...
+
+    def arguments(self, kind: Any = Any) -> Any:
+        """What the fragments so far say, as ``kind``: a pydantic model, a dataclass, ``dict[str, int]`` ...
+
+        A call that ended without any has the arguments ``{}``. Raises SerializationError while they are
+        partial, and for arguments that do not fit.
+        """
+        text = "".join(self._given)
+        return from_json("{}" if self._ended and not text else text, "the arguments", kind)
 
     def result(self, value: Any) -> str:
-        """Ends the call and sends its result: a text as it is, anything else as JSON; returns its message id.
+        """Ends the call and sends its result: a text as it is, content parts, or anything else as JSON.
 
-        Raises SerializationError for a value that has no JSON form (the call stays open), ProtocolError
-        for a second result, and as ``RunContext.emit``.
+        Returns the result's message id. Raises SerializationError for a value that has no JSON form (the
+        call stays open), ProtocolError for a second result, and as ``RunContext.emit``.
         """
-        content = value if isinstance(value, str) else json_text(value)
+        content = content_of(value)
         if self._answered:
             raise ProtocolError("a tool call has one result")
         if not self._ended:
@@ -279,69 +292,3 @@ class Step(Block):
 
     def _close(self, error: BaseException | None) -> None:
         self._put_last(ag.StepFinishedEvent(step_name=self.name))
-
-
-class Subagent(Block):
-    """One invocation of a subagent: everything emitted inside the scope is tagged with its id.
-
-    Leaving the scope by an exception ends it with SUBAGENT_ERROR and the failure's code and
-    sentence; otherwise it ends with success.
-    """
-
-    def __init__(
-        self,
-        host: Host,
-        name: str,
-        *,
-        subagent_id: str | None = None,
-        description: str | None = None,
-        parent_tool_call_id: str | None = None,
-        parent_message_id: str | None = None,
-    ) -> None:
-        super().__init__(host)
-        self.id = subagent_id or host.new_id("sub")
-        self._started = ag.SubagentStartedEvent(
-            subagent_run_id=self.id,
-            name=name,
-            description=description,
-            parent_subagent_run_id=self._owner,
-            parent_tool_call_id=parent_tool_call_id,
-            parent_message_id=parent_message_id,
-        )
-
-    def finish(self, result: Any = None) -> None:
-        """Ends with success and, unless None, a result (any JSON value)."""
-        self._end_with(ag.SubagentFinishedEvent(subagent_run_id=self.id, result=result))
-
-    def suspend(self, interrupt_ids: Sequence[str]) -> None:
-        """Ends as waiting for the answers to the interrupts that the run is about to return."""
-        outcome = ag.SubagentFinishedSuspendedOutcome(type="suspended", interrupt_ids=list(interrupt_ids))
-        self._end_with(ag.SubagentFinishedEvent(subagent_run_id=self.id, outcome=outcome))
-
-    def fail(self, message: str, code: str | None = None) -> None:
-        """Ends as failed; ``message`` is shown to people, the run itself may go on."""
-        self._end_with(ag.SubagentErrorEvent(subagent_run_id=self.id, message=message, code=code))
-
-    def _start(self) -> None:
-        self._put(self._started)
-        SCOPE.set(self.id)
-
-    def _end_with(self, event: Event) -> None:
-        if self._opened and not self._ended:
-            self._ended = True
-            self._leave()
-            self._put_last(event)
-
-    def _leave(self) -> None:
-        # Set back by value: a generator may leave the scope in another context than it entered it.
-        if SCOPE.get() == self.id:
-            SCOPE.set(self._owner)
-
-    def _close(self, error: BaseException | None) -> None:
-        self._leave()
-        if error is None:
-            self._put_last(ag.SubagentFinishedEvent(subagent_run_id=self.id))
-            return
-        code = code_of(error)
-        message = sentence_of(error, code)
-        self._put_last(ag.SubagentErrorEvent(subagent_run_id=self.id, message=message, code=str(code)))

@@ -30,10 +30,11 @@ def is_closing(event: events.Event) -> bool:
 class Bounds:
     """Counts one run's frames against its limits."""
 
-    def __init__(self, settings: Settings, *, events: int) -> None:
+    def __init__(self, settings: Settings, *, events: int, size: int = 0) -> None:
+        """``events`` and ``size`` (in bytes) are what the log holds already."""
         self.settings = settings
         self.events = events
-        self.bytes = 0
+        self.bytes = size
 
     def check(self, size: int, *, closing: bool) -> None:
         """Raises ProtocolError for an event over the size limit, EventBufferFull when the log is full."""

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ if _ROOT not in sys.path:
     # Celery has the working folder on the path only while it loads the app; late imports need it longer.
     sys.path.insert(0, _ROOT)
 
-from shared import logs  # noqa: E402
+from shared import logs, tracing  # noqa: E402
 from shared.queue import TASK, make_app  # noqa: E402
 from shared.settings import load  # noqa: E402
 from worker import process  # noqa: E402
@@ -36,6 +37,9 @@ CHILD_CHECK_SECONDS = 0.5
 
 Celery itself looks every 5 s and then waits 10 s more for a result that may be under way.
 """
+
+LAST_SPANS_SECONDS = 0.2
+"""What a worker that has to exit gives a collector of traces."""
 
 POOLS = {
     "threads": "threads",
@@ -129,11 +133,12 @@ def _before_the_pool(sender: Any, **_: Any) -> None:
     # Nobody reads these; without them a worker starts faster and sends nothing while idle.
     sender.options.update(without_gossip=True, without_mingle=True, without_heartbeat=True)
     settings = load()
+    pool = _pool_name(sender.pool_cls)
     try:
-        agents = process.registry()
+        agents = process.agents(forks=pool == "prefork")
     except RegistryError as error:
         raise SystemExit(str(error)) from None
-    pool = _pool_name(sender.pool_cls)
+    tracing.serve_as("outlast-worker")
     slots = 1 if pool == "solo" else sender.concurrency
     _mainstay.append(Mainstay(settings, agents, pool=pool, slots=slots))
 
@@ -145,6 +150,8 @@ def _ready(sender: Any, **_: Any) -> None:
         sender.hub.call_repeatedly(CHILD_CHECK_SECONDS, sender.pool.maintain_pool)
     else:
         process.current()
+    # Celery's cold shutdown cancels tasks before it tells anybody; runs are stopped and recorded instead.
+    sender.cancel_active_requests = partial(mainstay.drain, cold=True, last_resort=_last_resort)
     mainstay.start(_CeleryHands(sender))
 
 
@@ -191,13 +198,14 @@ class _CeleryHands:
 @signals.worker_shutting_down.connect
 def _told_to_stop(how: str, **_: Any) -> None:
     if _mainstay:
-        _mainstay[0].drain(cold=how == "Cold", last_resort=_kill_children)
+        _mainstay[0].drain(cold=how == "Cold", last_resort=_last_resort)
 
 
 @signals.worker_shutdown.connect
 def _stopped(**_: Any) -> None:
     if _mainstay:
         _mainstay[0].leave()
+    tracing.shutdown()
 
 
 @signals.task_failure.connect
@@ -206,6 +214,11 @@ def _child_may_have_died(exception: BaseException, task_id: str, **_: Any) -> No
         threading.Thread(
             target=_mainstay[0].child_died, args=(task_id,), name="outlast-child-died", daemon=True
         ).start()
+
+
+def _last_resort() -> None:
+    tracing.shutdown(LAST_SPANS_SECONDS)
+    _kill_children()
 
 
 def _kill_children() -> None:
@@ -233,3 +246,4 @@ def _child_stopped(**_: Any) -> None:
     found = process.started()
     if found is not None:
         found.close()
+    tracing.shutdown()

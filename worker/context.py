@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, TypeVar, overload
 
+from pydantic import BaseModel
+
 from shared.protocol import events as ag
 from shared.protocol.events import Event, RunAgentInput, TokenUsage
-from worker.blocks import SCOPE, Message, Reasoning, Step, Subagent, ToolCall
+from worker.activity import Activity, Content
+from worker.blocks import SCOPE, Message, Reasoning, Step, ToolCall, content_of
 from worker.cancellation import CancellationToken, Cancelled, Disconnected
 from worker.failures import mark_provider_call
+from worker.provider_calls import ProviderCalls
 from worker.races import race, race_in_thread
+from worker.resources import Resources
+from worker.run_view import RunView
 from worker.sink import EventSink
 from worker.state import SharedState
+from worker.subagent import Subagent
+from worker.terminal import completed
+from worker.transformation import Transformation, Transformer
+
+__all__ = ["RunContext", "Transformer", "current_run", "running"]
 
 T = TypeVar("T")
 
-Transformer = Callable[[Event], Iterable[Event]]
-"""Turns one event into none, one or several, before they are verified; an instance serves one run."""
-
 _CURRENT: ContextVar[RunContext | None] = ContextVar("outlast_run", default=None)
-_TERMINAL = (ag.RunFinishedEvent, ag.RunErrorEvent)
-_STATE = frozenset({ag.StateSnapshotEvent, ag.StateDeltaEvent})
+_STATE = (ag.StateSnapshotEvent, ag.StateDeltaEvent)
 
 
 def current_run() -> RunContext:
@@ -50,11 +56,12 @@ def running(ctx: RunContext) -> Iterator[None]:
         SCOPE.set(scope)
 
 
-class RunContext:
-    """One execution of one run. Emitting calls are plain calls, in sync and async agents alike.
+class RunContext(RunView):
+    """One execution of one run: what it was asked, and the way to answer.
 
-    Every emitting call raises Cancelled or Disconnected once the run is to stop, VerificationError
-    for an event out of order, SerializationError for a value without JSON, EventBufferFull.
+    Emitting calls are plain calls, in sync and async agents alike. Each raises Cancelled or Disconnected
+    once the run is to stop, VerificationError for an event out of order, SerializationError for a value
+    without JSON, EventBufferFull, and TransformerFailed once a transformer of the run has raised.
     """
 
     def __init__(
@@ -64,79 +71,29 @@ class RunContext:
         sink: EventSink,
         token: CancellationToken,
         attempt: int = 1,
+        actor: str | None = None,
         transformers: Sequence[Transformer] = (),
+        state_model: type[BaseModel] | None = None,
+        resources: Resources | None = None,
     ) -> None:
-        self.input = run_input
+        super().__init__(run_input)
         self.token = token
         self.attempt = attempt
+        self.actor = actor
         self.usage: list[TokenUsage] = []
         self.sink = sink
-        self._transformers = tuple(transformers)
-        self._transforming = threading.RLock()
-        self._state = SharedState(run_input.state)
+        self.transformation = Transformation(transformers)
+        self.provider_calls = ProviderCalls()
+        self._resources = resources
+        self._state = SharedState(run_input.state, state_model)
         self._counters: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
-
-    # The input
-
-    @property
-    def thread_id(self) -> str:
-        """The conversation."""
-        return self.input.thread_id
-
-    @property
-    def run_id(self) -> str:
-        """The run."""
-        return self.input.run_id
-
-    @property
-    def messages(self) -> list[ag.Message]:
-        """The conversation so far."""
-        return self.input.messages
-
-    @property
-    def last_user_text(self) -> str | None:
-        """The text of the last user message, its parts joined; None if there is no user message."""
-        for message in reversed(self.input.messages):
-            if isinstance(message, ag.UserMessage):
-                if isinstance(message.content, str):
-                    return message.content
-                return "".join(part.text for part in message.content if isinstance(part, ag.TextPart))
-        return None
-
-    @property
-    def tools(self) -> list[ag.Tool]:
-        """Tools that the client offers to execute."""
-        return self.input.tools or []
-
-    def tool(self, name: str) -> ag.Tool | None:
-        """The offered tool of that name."""
-        return next((tool for tool in self.tools if tool.name == name), None)
-
-    @property
-    def context(self) -> list[ag.Context]:
-        """What the client says about the situation."""
-        return self.input.context or []
-
-    @property
-    def forwarded_props(self) -> Any:
-        """Values that the client passes through; an empty mapping if it passes none."""
-        return {} if self.input.forwarded_props is None else self.input.forwarded_props
-
-    @property
-    def resume(self) -> list[ag.ResumeEntry]:
-        """The answers to the interrupts of an earlier run of the thread."""
-        return self.input.resume or []
-
-    def answer_to(self, interrupt_id: str) -> ag.ResumeEntry | None:
-        """The answer to one interrupt, if this request brings it."""
-        return next((entry for entry in self.resume if entry.interrupt_id == interrupt_id), None)
 
     # Speaking
 
     def emit(self, event: Event) -> None:
         """Sends an event, tagged with the innermost open subagent unless it carries a tag."""
         self.put(event, SCOPE.get())
-        if type(event) in _STATE:
+        if isinstance(event, _STATE):
             self._state.reset()
 
     def put(self, event: Event, owner: str | None) -> None:
@@ -146,18 +103,27 @@ class RunContext:
         # Run-scoped events have no such member, subagent events always have it.
         if owner is not None and getattr(event, "subagent_run_id", owner) is None:
             event = event.model_copy(update={"subagent_run_id": owner})
-        if not self._transformers:
+        event = completed(event, self.sink.verifier, self.usage)
+        if not self.transformation:
             self.sink.put(event)
             return
-        with self._transforming:
-            for made in self._transformed(event):
-                self.sink.put(made)
+        made = self.transformation.send(event, self.sink.put)
+        if any(isinstance(one, _STATE) and one is not event for one in made):
+            self._state.reset()
 
     def say(self, text: str) -> str:
         """Sends a whole message of the assistant and returns its id."""
         with self.message() as message:
             message.delta(text)
         return message.id
+
+    def think(self, text: str, *, encrypted: str | None = None) -> str:
+        """Sends a whole reasoning, with the provider's opaque form if there is one, and returns its id."""
+        with self.reasoning() as thought:
+            thought.delta(text)
+            if encrypted is not None:
+                thought.encrypted(encrypted)
+        return thought.id
 
     def message(
         self,
@@ -178,6 +144,18 @@ class RunContext:
     ) -> ToolCall:
         """A tool call; ``result`` answers it here, without it the client is to answer."""
         return ToolCall(self, name, call_id=call_id, parent_message_id=parent_message_id)
+
+    def tool_result(self, call_id: str, value: Any) -> str:
+        """Sends the result of a call that was left open, also by an earlier run; returns its message id.
+
+        The call keeps its id. Takes values as ``ToolCall.result``. A call that neither this run nor the
+        request's messages made raises VerificationError (``unknown-id``).
+        """
+        content, message_id = content_of(value), self.new_id("msg")
+        self.emit(
+            ag.ToolCallResultEvent(message_id=message_id, tool_call_id=call_id, content=content, role="tool")
+        )
+        return message_id
 
     def step(self, name: str) -> Step:
         """A named step of the work."""
@@ -202,11 +180,28 @@ class RunContext:
             parent_message_id=parent_message_id,
         )
 
+    def activity(
+        self, activity_type: str, content: Content, *, activity_id: str | None = None, replace: bool = True
+    ) -> Activity:
+        """Shows an activity (an object, or a pydantic model) and returns the handle that changes it.
+
+        ``replace=False`` leaves alone an activity of that id which the client has from an earlier run.
+        """
+        return Activity(self, activity_type, content, activity_id=activity_id, replace=replace)
+
+    def custom(self, name: str, value: Any) -> None:
+        """Sends an event of the agent's own kind; ``value`` is any JSON value, None too."""
+        self.emit(ag.CustomEvent(name=name, value=value))
+
+    def raw(self, event: Any, source: str | None = None) -> None:
+        """Passes on another system's event as it is; ``source`` names that system."""
+        self.emit(ag.RawEvent(event=event, source=source))
+
     async def drained(self) -> None:
         """Waits while more events are buffered than the soft bound; for async agents that emit a lot."""
         await self.sink.drained()
 
-    def new_id(self, kind: Literal["msg", "call", "sub", "int"]) -> str:
+    def new_id(self, kind: Literal["msg", "call", "sub", "int", "act"]) -> str:
         """The next deterministic id, such as ``<runId>-msg-1``; later attempts have ids of their own."""
         attempt = f"-a{self.attempt}" if self.attempt > 1 else ""
         return f"{self.run_id or 'run'}{attempt}-{kind}-{next(self._counters[kind])}"
@@ -215,21 +210,45 @@ class RunContext:
 
     @property
     def state(self) -> Any:
-        """The state shared with the client, a copy of the input's; change it freely, then publish."""
+        """The state shared with the client, a copy of the input's; change it freely, then publish.
+
+        An instance of the agent's state model if it has one. Assigning a value that does not fit the
+        model raises SerializationError.
+        """
         return self._state.value
 
     @state.setter
     def state(self, value: Any) -> None:
         self._state.value = value
 
+    def load_state(self) -> None:
+        """Reads the request's state; the worker does before it calls an agent that has a state model.
+
+        Raises SerializationError for a state that does not fit the model.
+        """
+        self._state.load()
+
     def publish_state(self) -> None:
         """Sends what changed since the last publishing; the first one is a snapshot."""
-        event, text = self._state.changes()
-        if event is not None:
-            self.put(event, SCOPE.get())
-            self._state.remember(text)
-        elif self.token.tripped:
-            raise self.token.stopping()
+        owner = SCOPE.get()
+        if not self._state.publish(lambda event: self.put(event, owner)):
+            self.check_cancelled()
+
+    def update_state(self, change: Callable[[Any], object] | None = None, /, **members: Any) -> None:
+        """Changes the state, by a function of it or by its members, and publishes."""
+        if change is not None:
+            change(self.state)
+        self._state.assign(members)
+        self.publish_state()
+
+    def replace_state(self, value: Any) -> None:
+        """Puts a new state in place of the old and publishes."""
+        self.state = value
+        self.publish_state()
+
+    def reset_state(self) -> None:
+        """Makes the next publishing a snapshot, for when clients may have something else than was sent."""
+        self._state.reset()
 
     # Stopping
 
@@ -291,21 +310,26 @@ class RunContext:
 
         return self.token.on_trip(told)
 
-    @contextmanager
-    def provider_call(self) -> Iterator[None]:
-        """Declares a call to a provider: bare timeouts and connection errors in here are the provider's."""
-        try:
-            yield
-        except (Cancelled, Disconnected):
-            raise
-        except Exception as error:
-            mark_provider_call(error)
-            raise
+    # The world outside
 
-    def _transformed(self, event: Event) -> list[Event]:
-        made = [event]
-        for transform in self._transformers:
-            made = [later for earlier in made for later in transform(earlier)]
-        if isinstance(event, _TERMINAL) and not any(isinstance(one, _TERMINAL) for one in made):
-            made.append(event)
-        return made
+    @property
+    def resources(self) -> Resources:
+        """What agents of this process keep between runs, such as provider clients."""
+        if self._resources is None:
+            self._resources = Resources()
+        return self._resources
+
+    @contextmanager
+    def provider_call(self, name: str | None = None) -> Iterator[None]:
+        """Declares a call to a provider: bare timeouts and connection errors in here are the provider's.
+
+        It is measured, and shown with the run under ``name``.
+        """
+        with self.provider_calls.calling(name):
+            try:
+                yield
+            except (Cancelled, Disconnected):
+                raise
+            except Exception as error:
+                mark_provider_call(error)
+                raise

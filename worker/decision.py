@@ -5,30 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from shared.logs import get_logger
-from shared.protocol import events
-from shared.runs.lifecycle import Status
 from shared.runs.outcome import CANCEL_CAUSES, FailureCode, Outcome, StopCause
 from worker.agents.base import Interrupt
 from worker.emitter import RunEmitter
 from worker.execution import Execution
 from worker.failures import classify, is_transport_timeout
 from worker.forms import Ended
+from worker.terminal import told_by
 
 _BY_CAUSE = {
     StopCause.DEADLINE: FailureCode.DEADLINE_EXCEEDED,
     StopCause.SHUTDOWN: FailureCode.WORKER_SHUTDOWN,
     StopCause.BUFFER_FULL: FailureCode.EVENT_BUFFER_FULL,
 }
-# What an agent's own RUN_ERROR may say; it cannot claim that this worker cancelled or lost anything.
-AGENT_CODES = frozenset(
-    {
-        FailureCode.AGENT_ERROR,
-        FailureCode.TRANSPORT_TIMEOUT,
-        FailureCode.TRANSPORT_ERROR,
-        FailureCode.PROVIDER_ERROR,
-    }
-)
-
 log = get_logger(__name__)
 
 
@@ -36,14 +25,15 @@ def decide(execution: Execution, ended: Ended) -> Outcome | None:
     """The outcome, or None when this execution has nothing to record any more.
 
     In this order: not ours any more; the agent's own terminal event, whatever it did afterwards; a stop
-    that reached the agent; what escaped it; what it returned.
+    that reached the agent; what escaped it; what it returned. A transformer that
+    raised is met again when the ending is carried out.
     """
     emitter = execution.emitter
     if emitter is None or execution.abandoned or execution.token.cause is StopCause.LOST:
         log.warning("run.lost", cause="abandoned" if execution.abandoned else "lost")
         return None
     if emitter.pending_terminal is not None:
-        return said_by_agent(emitter.pending_terminal)
+        return told_by(emitter.pending_terminal)
     if ended.error is not None:
         _explain(ended.error)
     stopped = _stopped(execution, emitter, ended)
@@ -72,19 +62,6 @@ def _stopped(execution: Execution, emitter: RunEmitter, ended: Ended) -> Outcome
 def _explain(error: BaseException) -> None:
     if not isinstance(error, Exception):
         log.warning("run.agent_escaped", error=type(error).__name__)
-
-
-def said_by_agent(event: events.Event) -> Outcome:
-    """The outcome that the agent's own terminal event names."""
-    if isinstance(event, events.RunErrorEvent):
-        code = next((code for code in AGENT_CODES if code == event.code), FailureCode.AGENT_ERROR)
-        return Outcome.failed(code, message=event.message)
-    wire: dict[str, Any] = (
-        event.model_dump(by_alias=True, exclude_none=True, mode="json").get("outcome") or {}
-    )
-    kind = wire.get("type", "success")
-    status = {"cancelled": Status.CANCELLED, "interrupt": Status.INTERRUPTED}.get(kind, Status.SUCCEEDED)
-    return Outcome(status, wire=wire or {"type": "success"})
 
 
 def _returned(value: Any) -> Outcome:

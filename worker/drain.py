@@ -22,11 +22,15 @@ log = get_logger(__name__)
 
 
 class Drain:
-    """One shutdown; the pulse goes on meanwhile, so leases hold and cancels arrive."""
+    """One shutdown; the pulse goes on meanwhile, so leases hold and cancels arrive.
 
-    def __init__(self, process: Process, seconds: float) -> None:
+    ``hurried`` is asked all the while; once it says yes the drain time is over.
+    """
+
+    def __init__(self, process: Process, seconds: float, hurried: Callable[[], bool] = lambda: False) -> None:
         self.process = process
         self.seconds = seconds
+        self._hurried = hurried
 
     def start(self) -> None:
         """Drains in a thread of its own."""
@@ -41,9 +45,10 @@ class Drain:
         pulse = self.process.pulse
         self.process.draining = True
         log.info("worker.draining", runs=len(pulse.executions), seconds=self.seconds)
-        if self._idle_by(began + self.seconds):
+        _by(lambda: not pulse.busy or self._hurried(), began + self.seconds)
+        if not pulse.busy:
             return True
-        told = began + self.seconds
+        told = time.monotonic()
         for execution in self._in_hand():
             execution.stop(StopCause.SHUTDOWN)
         if self._idle_by(told + _TASK_CANCEL_SECONDS):

@@ -6,12 +6,15 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from shared import tracing
 from shared.logs import bound, get_logger
 from shared.protocol import events, sse
-from shared.protocol.verifier import Verifier
+from shared.protocol.events import SerializationError
+from shared.protocol.verifier import VerificationError, Verifier
 from shared.runs.outcome import FailureCode, Outcome, StopCause
 from shared.store.answers import Claim
 from shared.store.errors import StoreError
+from shared.store.interrupts import end_uncovered
 from shared.store.runs import new_execution
 from worker.agents.base import AgentEntry
 from worker.context import RunContext
@@ -56,14 +59,28 @@ class Driver:
             return
         claim = self.claim(key)
         if claim is None:
+            successor = end_uncovered(self.store.runs, self.store.log, key)
+            if successor:
+                self.process.queue.enqueue(successor)
             log.info("run.dropped")
             return
         execution = Execution(claim)
         self.process.pulse.follow(execution)
         try:
-            outcome = self._outcome_of(execution)
-            if outcome is not None:
-                self.record(execution, outcome)
+            with (
+                bound(agent=claim.agent, attempt=claim.attempt),
+                tracing.span(
+                    "outlast.run",
+                    parent=claim.traceparent,
+                    kind="consumer",
+                    run=key,
+                    agent=claim.agent,
+                    attempt=claim.attempt,
+                ),
+            ):
+                outcome = self._outcome_of(execution)
+                if outcome is not None:
+                    self.record(execution, outcome)
         finally:
             self.process.pulse.leave(execution)
 
@@ -78,7 +95,7 @@ class Driver:
             try:
                 claim = self.process.say_claim(key, execution)
             except ValueError:
-                log.warning("run.no_such_key")
+                log.warning("run.key_unknown")
                 return None
             except StoreError as error:
                 if time.monotonic() > give_up:
@@ -99,15 +116,18 @@ class Driver:
         if entry is None and self._handed_back(execution):
             return None
         try:
-            ctx = self.prepare(execution)
+            ctx = self.prepare(execution, entry)
         except Exception as error:
             log.exception("run.not_prepared")
             # The failure is recorded all the same, over a log that holds nothing of the agent yet.
-            execution.emitter = self._emitter(execution, Verifier(enforce=False))
+            execution.emitter = execution.emitter or self._emitter(execution, Verifier(enforce=False))
             return classify(error)
         if entry is None:
             cause = execution.token.cause
             return Outcome.cancelled() if cause else Outcome.failed(FailureCode.UNKNOWN_AGENT)
+        if execution.claim.seconds_left <= 0:
+            # A retried run may have waited until its time was over.
+            return Outcome.failed(FailureCode.DEADLINE_EXCEEDED)
         ended = self.run(execution, entry, ctx)
         emitter = execution.emitter
         if emitter is not None:
@@ -119,7 +139,9 @@ class Driver:
         # A released run looks like one whose claim was forgotten, which the pulse would claim again.
         self.process.pulse.leave(execution)
         try:
-            answer = self.store.runs.release(execution.key, execution.id, most=MOST_HANDBACKS)
+            answer = self.store.runs.release(
+                execution.key, execution.id, most=MOST_HANDBACKS, last_seq=execution.claim.last_seq
+            )
         except StoreError:
             # Uncertain: either it is queued again, or its lease runs out.
             answer = "uncertain"
@@ -131,8 +153,11 @@ class Driver:
             self.process.pulse.follow(execution)
         return not kept
 
-    def prepare(self, execution: Execution) -> RunContext:
-        """Context, emitter, and a verifier seeded from the input; raises what the input makes it raise."""
+    def prepare(self, execution: Execution, entry: AgentEntry | None = None) -> RunContext:
+        """Context with the agent's transformers, emitter, and a verifier seeded from the input.
+
+        Raises what the input makes it raise, and what a transformer's factory does.
+        """
         claim, identity = execution.claim, execution.claim.identity
         run_input = events.parse_input(claim.input, max_depth=self.settings.max_input_depth)
         verifier = Verifier(
@@ -143,17 +168,26 @@ class Driver:
             debug=self.settings.log_level == "debug",
         )
         verifier.observe(events.run_started(identity.thread_id, identity.run_id))
-        if claim.last_seq > 1:
-            for frame in self.store.log.read_all(claim.key)[1:]:
-                with suppress(ValueError):
-                    verifier.observe(events.parse(sse.data_of(frame)))
-        execution.emitter = self._emitter(execution, verifier)
+        said = self.store.log.read_all(claim.key) if claim.last_seq > 1 else []
+        for frame in said[1:]:
+            with suppress(ValueError, VerificationError):
+                verifier.observe(events.parse(sse.data_of(frame)))
+        if claim.attempt > 1:
+            verifier.forget_unanswered()
+        execution.emitter = self._emitter(execution, verifier, size=sum(map(len, said)))
         execution.context = RunContext(
-            run_input, sink=execution.emitter, token=execution.token, attempt=claim.attempt
+            run_input,
+            sink=execution.emitter,
+            token=execution.token,
+            attempt=claim.attempt,
+            actor=identity.actor,
+            transformers=[make() for make in entry.transformers] if entry else (),
+            state_model=entry.state_model if entry else None,
+            resources=self.process.resources,
         )
         return execution.context
 
-    def _emitter(self, execution: Execution, verifier: Verifier) -> RunEmitter:
+    def _emitter(self, execution: Execution, verifier: Verifier, *, size: int = 0) -> RunEmitter:
         return RunEmitter(
             execution.key,
             execution.id,
@@ -162,12 +196,18 @@ class Driver:
             settings=self.settings,
             writer=self.process.writer,
             last_seq=execution.claim.last_seq,
+            size=size,
             stop=execution.stop,
             reclaim=lambda: self.process.reclaim(execution),
         )
 
     def run(self, execution: Execution, entry: AgentEntry, ctx: RunContext) -> Ended:
-        """Runs the agent to its end in its form."""
+        """Runs the agent to its end in its form; it is not called for a state that does not fit its model."""
+        if entry.state_model is not None:
+            try:
+                ctx.load_state()
+            except SerializationError as error:
+                return Ended(error=error)
         execution.running = Running(entry, ctx, self.process.loop)
         return execution.running.run()
 
@@ -179,16 +219,17 @@ class Driver:
         recording = Recording(execution, outcome, self.store.runs, self.settings, self.process.reclaim)
         finish = recording.carry_out()
         if finish is None or not finish.recorded:
+            tracing.record_ending("lost")
             log.warning(
                 "run.lost", state=finish.state if finish else "unanswered", recorded=finish and finish.status
             )
             return
         self.process.remember(recording)
         ended = recording.outcome
+        tracing.record_ending(str(ended.status), ended.code and str(ended.code))
         log.info(
             "run.ended",
             status=str(ended.status),
-            agent=execution.claim.agent,
             last_seq=finish.last_seq,
             seconds=round(time.monotonic() - execution.claimed_at, 3),
             **{

@@ -45,7 +45,7 @@ class RunEmitter:
     """The sink of one execution; ``put`` from any thread, one flusher at a time, no I/O under the lock.
 
     ``stop`` trips the run's token from outside the agent; ``reclaim`` says the claim again to a Redis that
-    forgot it and answers whether the run is still ours.
+    forgot it and answers whether the run is still ours. ``last_seq`` and ``size`` tell what the log holds.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class RunEmitter:
         settings: Settings,
         writer: Writer,
         last_seq: int,
+        size: int = 0,
         stop: Callable[[StopCause], None],
         reclaim: Callable[[], bool],
     ) -> None:
@@ -68,7 +69,7 @@ class RunEmitter:
         self.refused_terminal: VerificationError | None = None
         self.overflowed = False
         self._verifier = verifier
-        self._bounds = Bounds(settings, events=last_seq)
+        self._bounds = Bounds(settings, events=last_seq, size=size)
         self._writer = writer
         self._stop = stop
         self._reclaim = reclaim
@@ -260,9 +261,7 @@ class RunEmitter:
         """Makes a batch of everything sent after ``length``; LOST when that is not kept any more."""
         sent = self._sent_after(length)
         if sent is None:
-            log.error(
-                "run.log_shorter_than_kept", run=self.key, length=length, acknowledged=self._acknowledged
-            )
+            log.error("run.log_shortened", run=self.key, length=length, acknowledged=self._acknowledged)
             return StopCause.LOST
         log.warning("run.log_repaired", run=self.key, length=length, frames=len(sent))
         self._tail.clear()

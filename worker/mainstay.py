@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from shared.logs import get_logger
@@ -15,11 +17,13 @@ from shared.settings import Settings
 from shared.store.connection import FAILURES
 from shared.store.store import open_store
 from worker import process
-from worker.agents.registry import Registry
+from worker.agents.registry import RegistryError
 from worker.children import Children
 from worker.condition import Condition
 from worker.drain import AFTER_DRAIN_SECONDS, Drain
 from worker.heartbeat import Heartbeat
+from worker.restart import execute_again, on_restart
+from worker.roster import Agents
 from worker.sweeper import end_run_of_dead_child, sweep_loop
 
 EXIT_UNFIT = 1
@@ -57,7 +61,7 @@ class Hands(Protocol):
 class Mainstay:
     """Made before the pool; with ``prefork`` the children hear of the shutdown through a pipe."""
 
-    def __init__(self, settings: Settings, agents: Registry, *, pool: str, slots: int) -> None:
+    def __init__(self, settings: Settings, agents: Agents, *, pool: str, slots: int) -> None:
         self.settings = settings
         self.agents = agents
         self.pool = pool
@@ -72,16 +76,20 @@ class Mainstay:
         self._draining = False
         self._drained = False
         self._exit_code = 0
+        self._restarting = False
         self._heartbeat = Heartbeat(
             self._store.workers, self.name, self.facts, agents.catalogue(), self._obey
         )
         self._sweep = sweep_loop(self._store, self._queue)
         # The write end stays open in the parent alone; its closing is what every child hears.
         self._hear, self._tell = os.pipe() if self.forks else (-1, -1)
+        # One byte of memory that parent and children share: whether the drain time is over.
+        self._cold = mmap.mmap(-1, 1)
 
     def start(self, hands: Hands) -> None:
         """Starts heartbeat and sweep, once the pool stands."""
         self._hands = hands
+        on_restart(partial(self._restart, hands))
         self._heartbeat.start()
         self._sweep.start()
         found = process.started()
@@ -136,26 +144,41 @@ class Mainstay:
     # --- shutdown ---------------------------------------------------------------------------------------
 
     def drain(self, *, cold: bool, last_resort: Callable[[], None]) -> None:
-        """Begins the shutdown, once; the process ends within the drain time and 2 s, come what may."""
-        if self._draining and not cold:
+        """Begins the shutdown, once; ``cold``, at any time, ends the drain time now.
+
+        The process ends within the drain time and 2 s, come what may.
+        """
+        if self._draining and (not cold or self._hurried()):
             return
         first, self._draining = not self._draining, True
+        if cold:
+            self._cold[0] = 1
         seconds = 0.0 if cold else self.settings.drain_seconds
         threading.Thread(
             target=self._exit_for_certain, args=(seconds, last_resort), name="outlast-exit", daemon=True
         ).start()
-        if self.forks and first:
-            os.close(self._tell)
         found = process.started()
+        if not first:
+            return
+        if self.forks:
+            os.close(self._tell)
         if found is not None:
             threading.Thread(
-                target=self._drain, args=(found, seconds, last_resort), name="outlast-drain", daemon=True
+                target=self._drain, args=(found, last_resort), name="outlast-drain", daemon=True
             ).start()
 
-    def _drain(self, mine: process.Process, seconds: float, last_resort: Callable[[], None]) -> None:
-        Drain(mine, seconds).run()
+    def _restart(self, hands: Hands) -> None:
+        self._restarting = True
+        self.drain(cold=False, last_resort=hands.kill_children)
+
+    def _hurried(self) -> bool:
+        return self._cold[0] == 1
+
+    def _drain(self, mine: process.Process, last_resort: Callable[[], None]) -> None:
+        Drain(mine, self.settings.drain_seconds, self._hurried).run()
         if mine.pulse.abandoned:
             # Their threads would keep Celery, and the interpreter, from ending.
+            mine.resources.close(_MARGIN_SECONDS)
             self._exit(last_resort)
 
     def _exit_for_certain(self, seconds: float, last_resort: Callable[[], None]) -> None:
@@ -166,6 +189,8 @@ class Mainstay:
         log.warning("worker.exit_forced", code=self._exit_code)
         self._heartbeat.leave(timeout=_MARGIN_SECONDS / 2)
         last_resort()
+        if self._restarting:
+            execute_again()
         os._exit(self._exit_code)
 
     def leave(self) -> None:
@@ -180,10 +205,15 @@ class Mainstay:
     def in_child(self) -> None:
         """Starts the child's own services and listens for the parent's shutdown or death."""
         os.close(self._tell)
-        mine = process.current()
+        try:
+            mine = process.current()
+        except RegistryError as error:
+            # The probe found them in order a moment ago; Celery starts another child.
+            raise SystemExit(str(error)) from None
         mine.in_pool_child = True
         threading.Thread(target=self._await_parent, args=(mine,), name="outlast-parent", daemon=True).start()
 
     def _await_parent(self, mine: process.Process) -> None:
         os.read(self._hear, 1)
-        Drain(mine, self.settings.drain_seconds).run()
+        if not Drain(mine, self.settings.drain_seconds, self._hurried).run():
+            mine.resources.close(_MARGIN_SECONDS)

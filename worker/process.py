@@ -22,6 +22,8 @@ from worker.execution import Execution
 from worker.forms import LoopThread
 from worker.pulse import Pulse
 from worker.recording import Recording
+from worker.resources import Resources
+from worker.roster import Agents, probe
 from worker.writer import Writer
 
 FAMILY = secrets.token_hex(4)
@@ -50,6 +52,8 @@ class Process:
         self.draining = False
         self.in_pool_child = False
         self._loop_thread = LoopThread()
+        self.resources = Resources(self._loop_thread.loop)
+        self._retries = registry.retries()
         self._recent: deque[Recording] = deque(maxlen=256)
         self.pulse = Pulse(
             self.store,
@@ -81,13 +85,20 @@ class Process:
         """Stops them; runs still in hand lose their lease."""
         self.writer.close()
         self.pulse.close()
+        self.resources.close()
         self._loop_thread.close()
         self.store.close()
 
     def say_claim(self, key: str, execution_id: str, *, again: bool = False) -> Claim | None:
         """Claims a run for this process; repeatable. Raises StoreError, and ValueError for no run key."""
         return self.store.runs.claim(
-            key, execution_id, worker=self.name, host=self.host, pid=self.pid, again=again
+            key,
+            execution_id,
+            worker=self.name,
+            host=self.host,
+            pid=self.pid,
+            again=again,
+            retries=self._retries,
         )
 
     def reclaim(self, execution: Execution) -> bool:
@@ -134,8 +145,13 @@ _processes: dict[int, Process] = {}
 _registries: list[Registry] = []
 
 
+def agents(*, forks: bool) -> Agents:
+    """What a worker's main process tells of the agents; one that forks loads none. Raises RegistryError."""
+    return probe(load()) if forks else registry()
+
+
 def registry() -> Registry:
-    """The agents, loaded once, before a fork if there is one. Raises RegistryError."""
+    """The agents, loaded once, in the process that executes them. Raises RegistryError."""
     if not _registries:
         _registries.append(load_registry(load()))
     return _registries[0]

@@ -1,4 +1,4 @@
-"""The process's pulse: renews leases, hears cancels, watches deadlines and graces; one thread."""
+"""The process's pulse: renews leases, hears cancels, watches deadlines, graces and calls; one thread."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from shared.logs import get_logger
 from shared.runs.outcome import FailureCode, StopCause
 from shared.settings import Settings
 from shared.store import keys
+from shared.store.calling import Calling
 from shared.store.channel import Gap, Message, Subscription
 from shared.store.ending import end_from_outside
 from shared.store.errors import StoreError
 from shared.store.store import Store
 from worker.execution import Execution
+from worker.waiting import Waiting
 
 TICK_SECONDS = 0.1
 """Longest delay of a deadline or a grace while runs are in hand."""
@@ -59,6 +61,7 @@ class Pulse:
         self._deaf = deaf
         self._subscription = Subscription(settings.redis_url)
         self._renew_at = 0.0
+        self._waiting = Waiting(Calling(store.client))
         self._thread = threading.Thread(target=self._loop, name="outlast-pulse", daemon=True)
 
     def start(self) -> None:
@@ -112,8 +115,10 @@ class Pulse:
         now = time.monotonic()
         if now >= self._renew_at:
             self._renew(now)
-        for execution in list(self.executions.values()):
+        held = list(self.executions.values())
+        for execution in held:
             self._watch(execution, now)
+        self._waiting.look(held, now)
 
     def _told(self, data: bytes) -> None:
         word, _, rest = data.decode(errors="replace").partition(" ")

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 
-from pydantic import ValidationError
-
 from shared.logs import get_logger
-from shared.protocol import events, sse
-from shared.protocol.events import SerializationError
-from shared.protocol.verifier import VerificationError
-from shared.runs.lifecycle import Status
-from shared.runs.outcome import SENTENCES, FailureCode, Outcome
+from shared.protocol import sse
+from shared.runs.outcome import Outcome
 from shared.settings import Settings
 from shared.store.answers import Finish
-from shared.store.ending import terminal_event
 from shared.store.errors import StoreError
 from shared.store.runs import RunStore
 from worker.emitter import RunEmitter
+from worker.ending import Ending
 from worker.execution import Execution
-from worker.failures import classify
 
 PATIENCE_SECONDS = 300.0
 """How long beyond the lease an outcome is offered to a Redis that does not answer."""
@@ -86,6 +79,7 @@ class Recording:
             first_seq=first_seq,
             outcome=self.outcome,
             frames=[*frames, *self._closing],
+            extra=self._extra(),
         )
         if finish.state == "gap":
             return None if emitter.rewound(finish.last_seq) else finish
@@ -95,54 +89,20 @@ class Recording:
 
     def _close(self, emitter: RunEmitter) -> list[bytes]:
         """Closing events and the terminal event as frames, numbered after everything emitted."""
-        try:
-            made = self._closers(emitter)
-            made.append(self._terminal(emitter))
-            return _framed(made, emitter.next_seq)
-        except (VerificationError, ValidationError, SerializationError) as error:
-            log.warning("run.not_closed_in_order", run=self.execution.key, error=type(error).__name__)
-            if self.outcome.status is Status.CANCELLED:
-                code = FailureCode.CANCELLED
-                terminal: events.Event = events.run_error(SENTENCES[code], str(code))
-            else:
-                self.outcome = classify(error)
-                terminal = terminal_event(self.execution.claim.identity, self.outcome)
-            return _framed([terminal], emitter.next_seq)
+        ctx = self.execution.context
+        ending = Ending(
+            self.execution.claim.identity,
+            self.outcome,
+            verifier=emitter.verifier,
+            transformation=ctx.transformation if ctx else None,
+            usage=ctx.usage if ctx else (),
+            said=emitter.pending_terminal,
+        )
+        ending.carry_out()
+        self.outcome = ending.outcome
+        return [sse.frame(emitter.next_seq + index, line) for index, line in enumerate(ending.lines)]
 
-    def _closers(self, emitter: RunEmitter) -> list[events.Event]:
-        if emitter.pending_terminal is not None:
-            return []
-        code = str(self.outcome.code or FailureCode.CANCELLED)
-        closers = emitter.verifier.closing_events(subagent_code=code)
-        if self.outcome.status is Status.SUCCEEDED:
-            # Left open by an agent that came to its end: finished, not stopped.
-            closers = [
-                events.SubagentFinishedEvent(subagent_run_id=event.subagent_run_id)
-                if isinstance(event, events.SubagentErrorEvent)
-                else event
-                for event in closers
-            ]
-        for event in closers:
-            emitter.verifier.observe(event)
-        return closers
-
-    def _terminal(self, emitter: RunEmitter) -> events.Event:
-        said = emitter.pending_terminal
-        if isinstance(said, events.RunErrorEvent):
-            return said.model_copy(update={"code": str(self.outcome.code)})
-        if said is not None:
-            return said
-        pending = emitter.verifier.unanswered_calls
-        if self.outcome.status is Status.SUCCEEDED and pending:
-            wire = {"type": "success", "pendingToolCallIds": list(pending)}
-            self.outcome = dataclasses.replace(self.outcome, wire=wire)
-        terminal = terminal_event(self.execution.claim.identity, self.outcome)
-        usage = self.execution.context.usage if self.execution.context else None
-        if usage:
-            terminal = terminal.model_copy(update={"usage": list(usage)})
-        emitter.verifier.observe(terminal)
-        return terminal
-
-
-def _framed(made: list[events.Event], first_seq: int) -> list[bytes]:
-    return [sse.frame(first_seq + index, events.dump(event)) for index, event in enumerate(made)]
+    def _extra(self) -> dict[str, str]:
+        ctx = self.execution.context
+        calls = ctx.provider_calls.stored() if ctx else None
+        return {} if calls is None else {"provider_calls": calls}

@@ -1,64 +1,88 @@
-"""The state that an agent shares with its client: what was published, and how to tell what changed."""
+"""The state that an agent shares with its client: the request's, changed silently, published on demand."""
 
 from __future__ import annotations
 
 import copy
-import json
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jsonpatch
+from pydantic import BaseModel
 
 from shared.protocol.events import Event, StateDeltaEvent, StateSnapshotEvent
-from worker.blocks import json_text
+from worker.json_form import fitting, from_json
+from worker.publication import Publication
 
 
 class SharedState:
-    """One run's state. ``value`` is any JSON value; changing it sends nothing until it is published."""
+    """One run's state: any JSON value, or an instance of ``model``. Changing it sends nothing."""
 
-    def __init__(self, initial: Any) -> None:
-        self.value: Any = {} if initial is None else copy.deepcopy(initial)
-        self._published: str | None = None
+    def __init__(self, initial: Any, model: type[BaseModel] | None = None) -> None:
+        self._initial = initial
+        self._model = model
+        self._loaded = False
+        self._value: Any = None
+        self._publication = Publication()
+        self._publishing = threading.RLock()
 
-    def changes(self) -> tuple[Event | None, str]:
-        """The event that brings a client up to date, None if it is, and the text to remember once sent.
+    def load(self) -> None:
+        """Takes the request's state; absent, null and an empty object give the model's default.
 
-        The first is a snapshot; later ones are an RFC 6902 patch where that is strictly shorter.
-        Raises SerializationError for a state that has no JSON form.
+        Raises SerializationError for a state that does not fit the model.
         """
-        text = json_text(self.value)
-        now = json.loads(text)
-        if self._published is None:
-            return StateSnapshotEvent(snapshot=now), text
-        before = json.loads(self._published)
-        if _canonical(before) == _canonical(now):
-            return None, text
-        patch = _patch(before, now)
-        if patch is not None and len(json_text(patch).encode()) < len(text.encode()):
-            return StateDeltaEvent.model_validate({"delta": patch}), text
-        return StateSnapshotEvent(snapshot=now), text
+        if self._loaded:
+            return
+        if self._model is None:
+            self._value = {} if self._initial is None else copy.deepcopy(self._initial)
+        elif self._initial is None or self._initial == {}:
+            self._value = from_json("{}", "the agent's default state", self._model)
+        else:
+            self._value = fitting(self._model, self._initial, "the request's state")
+        self._loaded = True
 
-    def remember(self, text: str) -> None:
-        """Notes what clients have now."""
-        self._published = text
+    @property
+    def value(self) -> Any:
+        """The state itself."""
+        self.load()
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = value if self._model is None else fitting(self._model, value, "the new state")
+        self._loaded = True
+
+    def assign(self, members: Mapping[str, Any]) -> None:
+        """Sets members of the state: keys of a mapping, attributes of a model."""
+        for name, member in members.items():
+            if isinstance(self.value, BaseModel):
+                setattr(self.value, name, member)
+            else:
+                self.value[name] = member
+
+    def publish(self, put: Callable[[Event], None]) -> bool:
+        """Sends what changed through ``put``, first a snapshot; says whether there was anything to send.
+
+        Raises SerializationError for a state that has no JSON form, and what ``put`` raises; then clients
+        still have what they had.
+        """
+        with self._publishing:
+            change = self._publication.change_to(self.value)
+            if change is None:
+                return False
+            before, self._publication.text = self._publication.text, change.text
+            try:
+                # Noted before it is sent: whoever sends another state in its place resets.
+                put(
+                    StateSnapshotEvent(snapshot=change.content)
+                    if change.whole
+                    else StateDeltaEvent.model_validate({"delta": change.content})
+                )
+            except BaseException:
+                self._publication.text = before
+                raise
+            return True
 
     def reset(self) -> None:
         """Forgets what clients have, so that the next publishing is a snapshot."""
-        self._published = None
-
-
-def _patch(before: Any, now: Any) -> list[dict[str, Any]] | None:
-    """The operations from one value to the other, None where the library finds none that do it."""
-    if not isinstance(before, (dict, list)) or type(before) is not type(now):
-        return None
-    try:
-        found = jsonpatch.make_patch(before, now)
-        arrived = found.apply(before)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError, KeyError):
-        return None
-    operations: list[dict[str, Any]] = found.patch
-    return operations if _canonical(arrived) == _canonical(now) else None
-
-
-def _canonical(value: Any) -> str:
-    # As text, because True == 1 == 1.0 for Python but not for a client.
-    return json.dumps(value, sort_keys=True)
+        with self._publishing:
+            self._publication.text = None

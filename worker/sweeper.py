@@ -12,6 +12,7 @@ from shared.runs.lifecycle import Status
 from shared.runs.outcome import FailureCode
 from shared.store.ending import end_from_outside
 from shared.store.errors import StoreError
+from shared.store.retrying import retry_lost
 from shared.store.store import Store
 from shared.store.sweep import Sweep, SweepLoop, Swept
 from worker.fork_gate import FORK_GATE
@@ -41,7 +42,7 @@ def sweep_loop(store: Store, queue: Queue) -> SweepLoop:
 
 
 def end_run_of_dead_child(store: Store, queue: Queue, key: str) -> bool:
-    """Ends a run as ``worker_lost`` if the record says that a dead child of this very pool executes it."""
+    """Retries a run, or ends it as ``worker_lost``, if a dead child of this very pool executes it."""
     for attempt in range(_TRIES):
         try:
             return _end(store, queue, key)
@@ -59,6 +60,10 @@ def _end(store: Store, queue: Queue, key: str) -> bool:
     ours = record.texts.get("host") == socket.gethostname() and worker.endswith(f":{FAMILY}")
     if not ours or _alive(record.pid):
         return False
+    pid = str(record.pid)
+    if retry_lost(store.runs, store.log, key, guard="child", value=worker, value2=pid):
+        queue.enqueue(key)
+        return True
     finish = end_from_outside(
         store.runs,
         store.log,
@@ -66,7 +71,7 @@ def _end(store: Store, queue: Queue, key: str) -> bool:
         ending=str(FailureCode.WORKER_LOST),
         guard="child",
         value=worker,
-        value2=str(record.pid),
+        value2=pid,
     )
     if finish is None or not finish.recorded:
         return False

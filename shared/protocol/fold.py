@@ -73,6 +73,11 @@ class Fold:
         return self._state
 
     @property
+    def tells_state(self) -> bool:
+        """Whether anybody said anything of the state."""
+        return bool(self._has_state)
+
+    @property
     def ended(self) -> bool:
         """Whether the terminal event was taken."""
         return self._terminal is not None

@@ -12,7 +12,7 @@ from shared.protocol.conversation import Conversation
 from shared.protocol.moves import ACTIVITY_ROLE, CLINGING, REASONING_ROLE, snapshot_of
 from shared.protocol.openings import Openings
 
-_MOVED: Final = "@outlast/moved"
+MOVED: Final = "@outlast/moved"
 """Type of the activities that stand for what must go; a snapshot can say that it names all of them."""
 
 
@@ -33,7 +33,7 @@ def snapshots(conversation: Conversation, openings: Openings) -> list[Wire]:
         for message in moved
         if message["role"] in CLINGING or any(message["id"] in lost for lost in moves.lost.values())
     }
-    own_types = frozenset({_MOVED} if clinging else ())
+    own_types = frozenset({MOVED} if clinging else ())
     events = openings.missing(conversation)
     if clinging:
         loose = [_loose(message_id, owner) for message_id, owner in clinging.items()]
@@ -62,7 +62,7 @@ def _shown(message: Wire, conversation: Conversation) -> Wire:
 
 
 def _loose(message_id: str, owner: str | None) -> Wire:
-    message: Wire = {"id": message_id, "role": ACTIVITY_ROLE, "activityType": _MOVED, "content": {}}
+    message: Wire = {"id": message_id, "role": ACTIVITY_ROLE, "activityType": MOVED, "content": {}}
     if owner is not None:
         message["subagentRunId"] = owner
     return message

@@ -57,6 +57,10 @@ class Verifier:
         opened = self._ledger.open
         return tuple(call for call in self._ledger.unanswered if ("tool-call", call, None) not in opened)
 
+    def forget_unanswered(self) -> None:
+        """No call so far waits for a result any more: a new attempt of the run makes its own."""
+        self._ledger.unanswered.clear()
+
     def closing_events(
         self, *, subagent_code: str = "CANCELLED", subagent_message: str = "The subagent was stopped."
     ) -> list[Event]:

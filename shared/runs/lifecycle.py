@@ -22,6 +22,7 @@ class Step(StrEnum):
     ACCEPT = "accept"
     CLAIM = "claim"
     RELEASE = "release"
+    RETRY = "retry"
     FINISH = "finish"
 
 
@@ -31,6 +32,7 @@ TRANSITIONS: dict[Step, tuple[tuple[Status | None, frozenset[Status]], ...]] = {
     Step.ACCEPT: ((None, frozenset({Status.QUEUED})),),
     Step.CLAIM: ((Status.QUEUED, frozenset({Status.RUNNING})),),
     Step.RELEASE: ((Status.RUNNING, frozenset({Status.QUEUED})),),
+    Step.RETRY: ((Status.RUNNING, frozenset({Status.QUEUED})),),
     Step.FINISH: (
         (Status.QUEUED, frozenset({Status.CANCELLED, Status.FAILED})),
         (Status.RUNNING, _ENDINGS),

@@ -27,6 +27,7 @@ class FailureCode(StrEnum):
     WORKER_LOST = "worker_lost"
     WORKER_SHUTDOWN = "worker_shutdown"
     UNKNOWN_AGENT = "unknown_agent"
+    INTERRUPT_OPEN = "INTERRUPT_OPEN"
 
 
 SENTENCES: dict[FailureCode, str] = {
@@ -45,6 +46,7 @@ SENTENCES: dict[FailureCode, str] = {
     FailureCode.WORKER_LOST: "The worker was lost; the effect of unfinished tool calls is unknown.",
     FailureCode.WORKER_SHUTDOWN: "The worker was stopped before the run had ended.",
     FailureCode.UNKNOWN_AGENT: "No worker has the agent that this run names.",
+    FailureCode.INTERRUPT_OPEN: "The run does not answer what an earlier run of its thread asked.",
 }
 """What a client reads for each code; an exception's own text never gets there."""
 

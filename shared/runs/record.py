@@ -27,8 +27,9 @@ _TIMES = (
     "deadline_at",
     "last_event_at",
     "terminated_at",
+    "first_event_at",
 )
-_PUBLIC_TEXTS = ("code", "message", "cancel_reason", "worker", "incident")
+_PUBLIC_TEXTS = ("code", "message", "cancel_reason", "worker", "incident", "answered_by")
 _OPERATOR_TEXTS = (
     "parent_run_id",
     "detail",
@@ -40,12 +41,21 @@ _OPERATOR_TEXTS = (
     "terminate_reason",
     "retry_of",
     "retried_as",
+    "traceparent",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run's facts; times are milliseconds since the epoch by the clock of Redis."""
+    """One run's facts; times are milliseconds since the epoch by the clock of Redis.
+
+    ``provider_calls`` are the ended calls of models (name?, at, ms, failed?); ``calling`` is the one that
+    is under way (name?, since), kept once it lasts. ``answered_by`` names the run of the same thread that
+    answered the interrupts of this one. ``unknown_calls`` are tool calls (id, name) of which nobody knows
+    whether they took effect, because the run was ended from outside its worker. ``retries`` is how often the
+    run may be executed again when its worker is lost, ``lost`` lists the attempts that were (attempt,
+    execution, worker, host, pid, at). ``answering`` are the interrupts that it answers.
+    """
 
     key: str
     identity: RunIdentity
@@ -59,6 +69,12 @@ class RunRecord:
     texts: Mapping[str, str]
     pid: int | None = None
     size: int = 0
+    provider_calls: list[dict[str, Any]] | None = None
+    calling: dict[str, Any] | None = None
+    unknown_calls: list[dict[str, str]] | None = None
+    retries: int = 0
+    lost: list[dict[str, Any]] | None = None
+    answering: tuple[str, ...] = ()
 
     @classmethod
     def from_fields(cls, key: str, fields: Mapping[bytes, bytes], last_seq: int) -> RunRecord:
@@ -72,12 +88,28 @@ class RunRecord:
             last_seq=last_seq,
             attempt=int(texts.get("attempt", 0)),
             execution=texts.get("execution"),
-            outcome=json.loads(texts["outcome"]) if "outcome" in texts else None,
+            outcome=_json(texts, "outcome"),
             times={name: int(float(texts[name])) for name in _TIMES if name in texts},
             texts={name: texts[name] for name in (*_PUBLIC_TEXTS, *_OPERATOR_TEXTS) if name in texts},
             pid=int(texts["pid"]) if "pid" in texts else None,
             size=int(texts.get("bytes", 0)),
+            provider_calls=_json(texts, "provider_calls"),
+            calling=_json(texts, "calling"),
+            unknown_calls=_json(texts, "unknown_calls"),
+            retries=int(texts.get("retries", 0)),
+            lost=_json(texts, "lost"),
+            answering=tuple(_json(texts, "answering") or ()),
         )
+
+    @property
+    def first_event_at(self) -> int | None:
+        """When the agent's first event was in the log."""
+        return self.times.get("first_event_at")
+
+    @property
+    def traceparent(self) -> str | None:
+        """The trace context of the request that started the run (W3C)."""
+        return self.texts.get("traceparent")
 
     @property
     def ended(self) -> bool:
@@ -104,6 +136,8 @@ class RunRecord:
             shown["outcome"] = self.outcome
         if self.attempt:
             shown["attempt"] = self.attempt
+        if self.unknown_calls is not None:
+            shown["unknown_calls"] = self.unknown_calls
         shown |= {name: self.texts[name] for name in _PUBLIC_TEXTS if name in self.texts}
         shown |= {name: rfc3339(moment) for name, moment in self.times.items() if name in _PUBLIC_TIMES}
         return shown
@@ -116,7 +150,19 @@ class RunRecord:
         if self.pid is not None:
             shown["pid"] = self.pid
         shown["bytes"] = self.size
+        if self.provider_calls is not None:
+            shown["provider_calls"] = self.provider_calls
+        if self.calling is not None:
+            shown["calling"] = self.calling
+        if self.retries:
+            shown["retries"] = self.retries
+        if self.lost is not None:
+            shown["lost"] = self.lost
         return shown
+
+
+def _json(texts: Mapping[str, str], name: str) -> Any:
+    return json.loads(texts[name]) if name in texts else None
 
 
 _PUBLIC_TIMES = frozenset({"created_at", "started_at", "finished_at", "cancel_requested_at"})

@@ -13,11 +13,27 @@ class Accepted:
     """What became of a submit; ``front`` lists the runs in front of it, the active one first.
 
     ``ready`` (enqueue it), ``waiting`` (its turn comes later), ``known`` (the identity was accepted before),
-    ``expired`` (only a tombstone is left), ``busy`` or ``crowded`` (the thread refuses).
+    ``expired`` (only a tombstone is left), ``busy`` or ``crowded`` (the thread refuses). About the answers
+    that it brings: ``uncovered`` (questions of the thread are left open), ``foreclosed`` (the time for an
+    answer is over), ``taken`` (another run answers), ``changed`` (another run asks by now: check again). Then
+    ``front`` is the run that asked, or for ``taken`` the one that answers, and ``interrupts`` are the ids. Of
+    an accepted run ``interrupts`` are the ids of answers to nothing, which the agent will not see.
     """
 
-    state: Literal["ready", "waiting", "known", "expired", "busy", "crowded"]
+    state: Literal[
+        "ready",
+        "waiting",
+        "known",
+        "expired",
+        "busy",
+        "crowded",
+        "uncovered",
+        "foreclosed",
+        "taken",
+        "changed",
+    ]
     front: tuple[str, ...] = ()
+    interrupts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,7 @@ class Claim:
     input: bytes
     last_seq: int
     seconds_left: float
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

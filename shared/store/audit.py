@@ -54,8 +54,7 @@ class Audit:
 
         An answer that was lost is asked again and may double the entry, which is better than none.
         """
-        seconds, micros = ask(self.client.time)
-        now = int(seconds) * 1000 + int(micros) // 1000
+        now = self._now_ms()
         text = json.dumps({"at": rfc3339(now), **entry.document()})
 
         def append() -> None:
@@ -69,6 +68,25 @@ class Audit:
             pipeline.execute()
 
         ask(append)
+
+    def write_to_run(self, entry: Entry) -> None:
+        """Adds an entry to its run's own list alone: a bulk act has one entry in the common list."""
+        text, name = (
+            json.dumps({"at": rfc3339(self._now_ms()), **entry.document()}),
+            keys.acts(entry.run or ""),
+        )
+
+        def append() -> None:
+            pipeline = self.client.pipeline(transaction=False)
+            pipeline.rpush(name, text)
+            pipeline.pexpire(name, self.keep_ms)
+            pipeline.execute()
+
+        ask(append)
+
+    def _now_ms(self) -> int:
+        seconds, micros = ask(self.client.time)
+        return int(seconds) * 1000 + int(micros) // 1000
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> tuple[list[dict[str, Any]], str | None]:
         """Entries, newest first, and the cursor of the next page; ValueError for a bad cursor."""

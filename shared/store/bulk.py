@@ -18,6 +18,7 @@ from shared.runs.lifecycle import Status
 from shared.runs.outcome import StopCause
 from shared.runs.record import rfc3339
 from shared.store import keys
+from shared.store.audit import Audit, Entry
 from shared.store.connection import Client, ask
 from shared.store.ending import end_fenced
 from shared.store.errors import StoreError
@@ -51,6 +52,13 @@ class Bulk:
     counts: dict[str, int]
     reason: str | None = None
     finished_at: int | None = None
+    words: str | None = None
+    retry_of: str | None = None
+
+    @property
+    def said(self) -> str:
+        """Which runs, for people: the filter, unless the runs were named one by one."""
+        return self.words or self.filter.words()
 
     def document(self) -> dict[str, Any]:
         """As it is shown, absent members left out."""
@@ -58,16 +66,19 @@ class Bulk:
             "id": self.bulk_id,
             "state": self.state,
             "by": self.by,
-            "filter": self.filter.document(),
-            "words": self.filter.words(),
+            "words": self.said,
             "created_at": rfc3339(self.created_at),
             "matched": self.matched,
             "total": self.total,
             "done": sum(self.counts.values()),
             "counts": self.counts,
         }
+        if self.words is None:
+            shown["filter"] = self.filter.document()
         if self.reason:
             shown["reason"] = self.reason
+        if self.retry_of:
+            shown["retry_of"] = self.retry_of
         if self.finished_at is not None:
             shown["finished_at"] = rfc3339(self.finished_at)
         return shown
@@ -80,11 +91,20 @@ class BulkCancels:
         self.client = client
         self.runs = runs
         self.event_log = event_log
+        self.audit = Audit(client, runs.settings.audit_seconds)
 
     def create(
-        self, wanted: Filter, run_keys: list[str], *, matched: int, by: str, reason: str | None = None
+        self,
+        wanted: Filter,
+        run_keys: list[str],
+        *,
+        matched: int,
+        by: str,
+        reason: str | None = None,
+        words: str | None = None,
+        retry_of: str | None = None,
     ) -> Bulk:
-        """Freezes the list; ``work`` carries it out."""
+        """Freezes the list; ``work`` carries it out. ``words`` stand for a list that no filter made."""
         bulk_id, now = secrets.token_hex(8), self.runs.now_ms()
         facts: dict[Any, Any] = {
             "state": "running",
@@ -94,8 +114,8 @@ class BulkCancels:
             "matched": matched,
             "total": len(run_keys),
         }
-        if reason:
-            facts["reason"] = reason
+        said = {"reason": reason, "words": words, "retry_of": retry_of}
+        facts |= {name: text for name, text in said.items() if text}
 
         def write() -> None:
             # In one transaction: asked again after a lost answer it must not double the list.
@@ -139,6 +159,8 @@ class BulkCancels:
             total=int(facts["total"]),
             counts={str(result): counted[result] for result in RESULTS},
             reason=facts.get("reason"),
+            words=facts.get("words"),
+            retry_of=facts.get("retry_of"),
             finished_at=int(facts["finished_at"]) if "finished_at" in facts else None,
         )
 
@@ -179,7 +201,7 @@ class BulkCancels:
                 if head is None:
                     self._close(bulk_id, "done")
                     break
-                self._note(bulk_id, head, self._cancel(head.decode(), facts.by, facts.reason, enqueue))
+                self._note(facts, head.decode(), self._cancel(head.decode(), facts.by, facts.reason, enqueue))
                 done += 1
         finally:
             self._unlock(bulk_id, token)
@@ -223,16 +245,20 @@ class BulkCancels:
         state, head = ask(read)
         return state, head
 
-    def _note(self, bulk_id: str, key: bytes, result: Result) -> None:
-        def write() -> None:
+    def _note(self, bulk: Bulk, key: str, result: Result) -> None:
+        bulk_id = bulk.bulk_id
+
+        def write() -> bool:
             pipeline = self.client.pipeline(transaction=True)
             # The first answer stands: a run asked again would look as if it had been finished before.
-            pipeline.hsetnx(keys.bulk_results(bulk_id), key.decode(), result)
+            pipeline.hsetnx(keys.bulk_results(bulk_id), key, result)
             pipeline.expire(keys.bulk_results(bulk_id), KEEP_SECONDS)
-            pipeline.lrem(keys.bulk_todo(bulk_id), 1, key.decode())
-            pipeline.execute()
+            pipeline.lrem(keys.bulk_todo(bulk_id), 1, key)
+            return bool(pipeline.execute()[0])
 
-        ask(write)
+        if ask(write) and result != "refused":
+            entry = Entry("bulk_cancel", bulk.by, result, run=key, bulk=bulk_id, reason=bulk.reason)
+            self.audit.write_to_run(entry)
 
     def _close(self, bulk_id: str, state: str) -> None:
         now = self.runs.now_ms()

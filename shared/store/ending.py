@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from contextlib import suppress
 
 from shared.protocol import events, sse
+from shared.protocol.calls import unknown_calls
 from shared.protocol.verifier import VerificationError, Verifier
 from shared.runs.identity import RunIdentity
 from shared.runs.lifecycle import Status
@@ -14,6 +17,7 @@ from shared.store.log import EventLog
 from shared.store.runs import RunStore
 
 _TRIES = 5
+_DEEPEST = 1000
 
 
 def terminal_event(identity: RunIdentity, outcome: Outcome) -> events.Event:
@@ -43,22 +47,37 @@ def outcome_of(ending: str) -> Outcome:
     return Outcome.cancelled() if ending == Status.CANCELLED else Outcome.failed(FailureCode(ending))
 
 
+def observed(frames: Sequence[bytes], run_input: bytes) -> Verifier:
+    """A lenient verifier after these frames of a log, for closing what they left open under its owner."""
+    messages: Sequence[events.Message] = ()
+    with suppress(ValueError):
+        messages = events.parse_input(run_input, max_depth=_DEEPEST).messages
+    verifier = Verifier(messages, enforce=False)
+    for frame in frames:
+        # What cannot be read any more opened nothing that anybody could see.
+        with suppress(ValueError, VerificationError):
+            verifier.observe(events.parse(sse.data_of(frame)))
+    return verifier
+
+
 def end_fenced(
     runs: RunStore, log: EventLog, fence: Fence, identity: RunIdentity, outcome: Outcome | None = None
 ) -> Finish:
     """Folds the log and records the ending of a fenced run; raises ``StoreError`` when Redis does not answer.
 
-    Without ``outcome`` the one that the fence names is recorded.
+    Without ``outcome`` the one that the fence names is recorded. The record of a run that was executed
+    lists the tool calls whose effect nobody can tell any more.
     """
     ending = outcome or outcome_of(fence.ending)
+    record = runs.get(fence.key)
+    executed = record is not None and "started_at" in record.times
+    run_input = (runs.input_of(fence.key) or b"") if executed else b""
+    answering = record.answering if record else ()
     finish = Finish("gone")
     for _ in range(_TRIES):
         frames = log.read_all(fence.key)
-        verifier = Verifier(enforce=False)
-        for frame in frames:
-            # What cannot be read any more opened nothing that anybody could see.
-            with suppress(ValueError, VerificationError):
-                verifier.observe(events.parse(sse.data_of(frame)))
+        verifier = observed(frames, run_input)
+        calls = unknown_calls(run_input, frames, answering) if executed else []
         first_seq = len(frames) + 1
         finish = runs.finish(
             fence.key,
@@ -66,6 +85,7 @@ def end_fenced(
             first_seq=first_seq,
             outcome=ending,
             frames=closing_frames(verifier, identity, ending, first_seq),
+            extra={"unknown_calls": json.dumps(calls)} if calls else {},
         )
         if finish.state != "gap":
             break

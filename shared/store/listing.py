@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from shared.runs.identity import BUCKETS, bucket_of_thread, short_digest
+from shared.runs.lifecycle import Status
 from shared.runs.record import RunRecord
 from shared.store import keys
 from shared.store.connection import Client, ask
@@ -78,6 +80,24 @@ class RunListing:
         answers = ask(read) if run_keys else []
         pairs = zip(run_keys, answers[::2], answers[1::2], strict=True)
         return [RunRecord.from_fields(key, fields, int(length)) for key, fields, length in pairs if fields]
+
+    def open_questions(self, records: Iterable[RunRecord]) -> dict[str, dict[str, Any]]:
+        """Run key -> interrupt id -> {run, expires_at?, by?}: what these runs asked and nobody answered."""
+        asking = [record for record in records if record.status is Status.INTERRUPTED]
+
+        def read() -> list[Any]:
+            pipeline = self.client.pipeline(transaction=False)
+            for record in asking:
+                own = record.identity
+                thread = short_digest(own.actor, own.thread_id)
+                pipeline.hgetall(keys.open_interrupts(own.bucket, thread))
+            return list(pipeline.execute())
+
+        found: dict[str, dict[str, Any]] = {}
+        for record, stored in zip(asking, ask(read) if asking else [], strict=True):
+            questions = {id_.decode(): json.loads(value) for id_, value in stored.items()}
+            found[record.key] = {id_: one for id_, one in questions.items() if one["run"] == record.key}
+        return found
 
     def sizes(self) -> dict[str, int]:
         """How many runs are live, ended, and readable at all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from shared.runs.attention import Attention, Thresholds, attention
@@ -42,10 +42,14 @@ class LiveView:
     total: int
     runs: tuple[LiveRun, ...]
     limits: Thresholds
+    _found: dict[str, list[Attention]] = field(default_factory=dict, compare=False, repr=False)
 
     def attention(self, run: LiveRun) -> list[Attention]:
-        """What is wrong with one of them."""
-        return attention(run, self.now_ms, run.lease_until, self.limits)
+        """What is wrong with one of them; worked out once."""
+        found = self._found.get(run.key)
+        if found is None:
+            found = self._found[run.key] = attention(run, self.now_ms, run.lease_until, self.limits)
+        return found
 
     def counts(self) -> dict[str, int]:
         """How many are ready, waiting for their turn, running, and cancelling (these run too)."""

@@ -10,8 +10,9 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from shared.runs.identity import RunIdentity, bucket_of_key, short_digest
+from shared.runs.interrupts import UNSEEN, Answer, questions_of
 from shared.runs.lifecycle import Status, Step, before
-from shared.runs.outcome import Outcome, StopCause
+from shared.runs.outcome import FailureCode, Outcome, StopCause
 from shared.runs.record import RunRecord
 from shared.settings import Settings
 from shared.store import keys
@@ -21,6 +22,9 @@ from shared.store.scripts import run_pipelined, scripts
 
 DOORBELL_BYTES = 64 * 1024
 """A batch above this many bytes is published as numbers only and read from the log."""
+
+NOTHING: Mapping[str, str] = {}
+NO_RETRIES: Mapping[str, int] = {}
 
 FENCE_SECONDS = 5.0
 """How long an ender may take before the sweep completes its work."""
@@ -33,6 +37,27 @@ def new_execution() -> str:
 
 def _ms(seconds: float) -> int:
     return int(seconds * 1000)
+
+
+def _texts(items: Sequence[bytes]) -> tuple[str, ...]:
+    return tuple(item.decode() for item in items)
+
+
+def _with_answers(run_input: bytes, redeemed: bytes) -> bytes:
+    """The input without entries of ``resume`` that answer nothing, or what another run has answered."""
+    if b'"resume"' not in run_input:
+        return run_input
+    document = json.loads(run_input)
+    mine = set(json.loads(redeemed or b"[]"))
+    given = document.get("resume") or []
+    kept = [entry for entry in given if entry.get("interruptId") in mine]
+    if len(kept) == len(given):
+        return run_input
+    return json.dumps(document | {"resume": kept}).encode()
+
+
+def _fence_of(key: str, answer: Sequence[bytes]) -> Fence | None:
+    return Fence(key, answer[1].decode(), answer[2].decode()) if answer[0] == b"fenced" else None
 
 
 class RunStore:
@@ -52,15 +77,21 @@ class RunStore:
         started_frame: bytes,
         policy: str = "enqueue",
         parent_run_id: str | None = None,
+        traceparent: str | None = None,
+        hint: tuple[str, bytes] | None = None,
+        answers: Sequence[Answer] = (),
     ) -> Accepted:
         """Reserves the identity and stores the run with RUN_STARTED as seq 1.
 
-        ``policy`` says what to do on a busy thread: enqueue, reject or interrupt.
+        ``policy`` says what to do on a busy thread: enqueue, reject or interrupt. ``traceparent`` is the
+        trace context that the run belongs to; ``answers`` are those of the input's ``resume``. ``hint`` is a
+        queue in this database and the message that a ready run puts there in the same step.
         """
         key = identity.key
+        queue, message = hint or (None, b"")
         answer = self._run(
             "accept",
-            [keys.record(key)],
+            [keys.record(key), *([queue] if queue else [])],
             [
                 keys.prefix(identity.bucket),
                 key,
@@ -76,20 +107,35 @@ class RunStore:
                 self.settings.max_waiting_per_thread,
                 parent_run_id or "",
                 new_execution(),
+                traceparent or "",
+                message,
+                *(text for one in answers for text in (one.interrupt_id, one.status, one.asked_by or "")),
             ],
         )
         state = answer[0].decode()
         if state == "accepted":
-            return Accepted(answer[1].decode(), tuple(item.decode() for item in answer[3]))
-        return Accepted(state, tuple(item.decode() for item in answer[1:]))
+            return Accepted(answer[1].decode(), _texts(answer[3]), _texts(answer[4]))
+        return Accepted(state, _texts(answer[1:2]), _texts(answer[2:]))
 
     def claim(
-        self, key: str, execution: str, *, worker: str, host: str, pid: int, again: bool = False
+        self,
+        key: str,
+        execution: str,
+        *,
+        worker: str,
+        host: str,
+        pid: int,
+        again: bool = False,
+        retries: Mapping[str, int] = NO_RETRIES,
     ) -> Claim | None:
         """Takes a queued run, or None when it is not to be had; asking again answers the same.
 
+        A run that leaves a question of its thread open when its turn comes is fenced instead: end it with
+        ``interrupts.end_uncovered``. The input holds the answers only that the claim redeemed.
+
         For one lease after a restart of the server, runs from before it are held, because it may have
-        forgotten who executes them; ``again`` is for the one who does.
+        forgotten who executes them; ``again`` is for the one who does. ``retries`` says of agents how often a
+        run is executed again after its worker was lost (``retrying.retry_lost``); the first claim counts.
         """
         answer = self._run(
             "claim",
@@ -105,6 +151,9 @@ class RunStore:
                 host,
                 pid,
                 "again" if again else "",
+                str(FailureCode.INTERRUPT_OPEN),
+                _ms(FENCE_SECONDS),
+                json.dumps(dict(retries)) if retries else "",
             ],
         )
         if answer[0] != b"claimed":
@@ -116,15 +165,19 @@ class RunStore:
             identity=RunIdentity(texts[1], texts[2], texts[3]),
             agent=texts[0],
             attempt=int(answer[3]),
-            input=answer[8],
+            input=_with_answers(answer[8], answer[11]),
             last_seq=int(answer[9]),
             seconds_left=(float(answer[2]) - float(answer[1])) / 1000,
+            traceparent=answer[10].decode() or None,
         )
 
-    def release(self, key: str, execution: str, *, most: int) -> str:
-        """Hands a run back untouched: ``released``, ``exhausted``, ``cancel``, ``lost`` or ``gone``."""
+    def release(self, key: str, execution: str, *, most: int, last_seq: int = 1) -> str:
+        """Hands a run back untouched: ``released``, ``exhausted``, ``cancel``, ``lost`` or ``gone``.
+
+        ``last_seq`` is the claim's: where the log ended when the run was taken.
+        """
         answer = self._run(
-            "release", [keys.record(key)], [keys.prefix(bucket_of_key(key)), key, execution, most]
+            "release", [keys.record(key)], [keys.prefix(bucket_of_key(key)), key, execution, most, last_seq]
         )
         return str(answer[0].decode())
 
@@ -154,24 +207,9 @@ class RunStore:
         self, key: str, *, by: str, cause: StopCause = StopCause.CLIENT, reason: str | None = None
     ) -> CancelAnswer:
         """Records the wish to stop; end a ``fenced`` run with ``ending.end_fenced``."""
-        answer = self._run(
-            "request_cancel",
-            [keys.record(key)],
-            [
-                keys.prefix(bucket_of_key(key)),
-                key,
-                new_execution(),
-                by,
-                reason or "",
-                str(cause),
-                _ms(FENCE_SECONDS),
-                str(Status.CANCELLED),
-                keys.WORKER_CHANNEL_PREFIX,
-            ],
-        )
-        state = answer[0].decode()
-        fenced = state == "fenced"
-        return CancelAnswer(state, Fence(key, answer[1].decode(), answer[2].decode()) if fenced else None)
+        wish = [by, reason or "", str(cause)]
+        answer = self._stop("request_cancel", key, wish, [keys.WORKER_CHANNEL_PREFIX])
+        return CancelAnswer(answer[0].decode(), _fence_of(key, answer))
 
     def terminate(
         self, key: str, *, by: str, reason: str | None = None, grace_seconds: float | None = None
@@ -180,28 +218,18 @@ class RunStore:
 
         A running run is left alone until ``grace_seconds`` after its cancel request, None means at once.
         """
-        answer = self._run(
-            "terminate",
-            [keys.record(key)],
-            [
-                keys.prefix(bucket_of_key(key)),
-                key,
-                new_execution(),
-                by,
-                reason or "",
-                str(StopCause.OPERATOR),
-                "" if grace_seconds is None else _ms(grace_seconds),
-                _ms(FENCE_SECONDS),
-                str(Status.CANCELLED),
-                keys.WORKER_CHANNEL_PREFIX,
-                keys.FAMILY_CHANNEL_PREFIX,
-            ],
-        )
-        state = answer[0].decode()
-        if state == "grace":
+        grace = "" if grace_seconds is None else str(_ms(grace_seconds))
+        wish = [by, reason or "", str(StopCause.OPERATOR), grace]
+        channels = [keys.WORKER_CHANNEL_PREFIX, keys.FAMILY_CHANNEL_PREFIX]
+        answer = self._stop("terminate", key, wish, channels)
+        if answer[0] == b"grace":
             return TerminateAnswer("grace", seconds_left=int(answer[1]) / 1000)
-        fenced = state == "fenced"
-        return TerminateAnswer(state, Fence(key, answer[1].decode(), answer[2].decode()) if fenced else None)
+        return TerminateAnswer(answer[0].decode(), _fence_of(key, answer))
+
+    def _stop(self, script: str, key: str, wish: Sequence[str], channels: Sequence[str]) -> Any:
+        run = [keys.prefix(bucket_of_key(key)), key, new_execution()]
+        holding = [_ms(FENCE_SECONDS), str(Status.CANCELLED)]
+        return self._run(script, [keys.record(key)], [*run, *wish, *holding, *channels])
 
     def link_retry(self, ended: str, retry: str) -> bool:
         """Says in both records that ``retry`` repeats ``ended``; both are of one thread."""
@@ -226,14 +254,22 @@ class RunStore:
                 value2,
             ],
         )
-        if answer[0] != b"fenced":
-            return None
-        return Fence(key, answer[1].decode(), answer[2].decode())
+        return _fence_of(key, answer)
 
     def finish(
-        self, key: str, execution: str, *, first_seq: int, outcome: Outcome, frames: Sequence[bytes]
+        self,
+        key: str,
+        execution: str,
+        *,
+        first_seq: int,
+        outcome: Outcome,
+        frames: Sequence[bytes],
+        extra: Mapping[str, str] = NOTHING,
     ) -> Finish:
-        """Records the ending together with its frames (closing events, then the terminal one)."""
+        """Records the ending together with its frames (closing events, then the terminal one).
+
+        ``extra`` are further fields of the record.
+        """
         fields: list[Any] = []
         for name, value in (
             ("code", outcome.code),
@@ -241,9 +277,11 @@ class RunStore:
             ("outcome", json.dumps(outcome.wire) if outcome.wire else None),
             ("detail", outcome.detail),
             ("incident", outcome.incident),
+            *extra.items(),
         ):
             if value is not None:
                 fields += [name, str(value).encode("utf-8", "replace")]
+        asked = questions_of(outcome)
         answer = self._run(
             "finish",
             [keys.record(key), keys.log(key)],
@@ -259,7 +297,14 @@ class RunStore:
                 DOORBELL_BYTES,
                 keys.run_channel(key),
                 len(fields) // 2,
+                len(asked),
+                "unseen" if outcome.code in UNSEEN else "",
                 *fields,
+                *(
+                    text
+                    for id_, expires_at in asked
+                    for text in (id_, "" if expires_at is None else expires_at)
+                ),
                 *frames,
             ],
         )
@@ -310,7 +355,7 @@ class RunStore:
                 _ms(patience_seconds),
             ],
         )
-        return Survey(*(tuple(item.decode() for item in part) for part in answer))
+        return Survey(*map(_texts, answer))
 
     def expire(self, key: str) -> bool:
         """Deletes an ended run past its retention, leaving a tombstone."""

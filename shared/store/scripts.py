@@ -14,11 +14,14 @@ from shared.store.connection import Client
 
 _FOLDER = Path(__file__).parent / "lua"
 _INCLUDES = {
-    "accept": ("_now", "_tally", "_server"),
-    "claim": ("_now", "_tally", "_server"),
+    "accept": ("_now", "_tally", "_server", "_open"),
+    "claim": ("_now", "_tally", "_server", "_open"),
+    "release": ("_now", "_open"),
+    "retry": ("_now", "_tally"),
+    "expire": ("_now", "_open"),
     "survey": ("_now", "_server"),
     "append": ("_now", "_tally"),
-    "finish": ("_now", "_tally", "_end"),
+    "finish": ("_now", "_tally", "_open", "_end"),
 }
 
 Argument = str | bytes | int | float
@@ -69,9 +72,11 @@ class Scripts:
         self.beat = Script("beat")
         self.finish = Script("finish")
         self.release = Script("release")
+        self.retry = Script("retry")
         self.request_cancel = Script("request_cancel")
         self.fence = Script("fence")
         self.renew = Script("renew")
+        self.calling = Script("calling")
         self.survey = Script("survey")
         self.expire = Script("expire")
         self.terminate = Script("terminate")

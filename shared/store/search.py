@@ -22,6 +22,12 @@ MOST_LOOKED_AT = 3000
 MOST_READ = 500
 """The same where every record has to be read: for a text, a thread of any actor, several statuses."""
 
+_WORDS = {"q": "text", "code": "failure"}
+"""What a filter's members are called where their names would say too little."""
+
+LEAST_READ = 100
+"""How many records of runs in trouble are read at once until a page is full."""
+
 _LIVE = frozenset({str(Status.QUEUED), str(Status.RUNNING)})
 
 
@@ -64,9 +70,11 @@ class Filter:
         """For people."""
         shown = []
         for name, value in self.document().items():
-            text = " or ".join(value) if isinstance(value, list) else str(value)
-            unit = " s" if name in {"older_than", "newer_than"} else ""
-            shown.append(f"{name.replace('_', ' ')} {text}{unit}")
+            if isinstance(value, list):
+                text = " or ".join(word.replace("_", " ") for word in value)
+            else:
+                text = f"{value:.12g} s" if isinstance(value, float | int) else f"{value}"
+            shown.append(f"{_WORDS.get(name, name.replace('_', ' '))} {text}")
         return ", ".join(shown) or "every run"
 
     def fits(self, record: RunRecord, now_ms: int) -> bool:
@@ -230,8 +238,13 @@ class RunSearch:
             reverse=True,
         )
         rows = [row for row in troubled if before is None or row < before]
-        records = self.listing.records([key for _, key in rows])
-        fitting = [record for record in records if wanted.fits(record, view.now_ms)]
+        fitting: list[RunRecord] = []
+        step = max(limit + 1, LEAST_READ)
+        for at in range(0, len(rows), step):
+            records = self.listing.records([key for _, key in rows[at : at + step]])
+            fitting += [record for record in records if wanted.fits(record, view.now_ms)]
+            if len(fitting) > limit:
+                break
         shown = fitting[:limit]
         more = f"{shown[-1].times['created_at']}-{shown[-1].key}" if len(fitting) > limit else None
         return Found(tuple(record.key for record in shown), more)

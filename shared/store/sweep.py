@@ -18,6 +18,7 @@ from shared.store.connection import ask
 from shared.store.ending import end_from_outside
 from shared.store.errors import StoreError
 from shared.store.log import EventLog
+from shared.store.retrying import retry_lost
 from shared.store.runs import RunStore
 from shared.store.scripts import scripts
 from shared.store.stats import Stats
@@ -42,6 +43,7 @@ class Swept:
     enqueued: int = 0
     timed_out: int = 0
     expired: int = 0
+    retried: int = 0
 
 
 class Sweep:
@@ -79,7 +81,7 @@ class Sweep:
         depth = self.queue_depth()
         hint = EMPTY_QUEUE_HINT_SECONDS if depth == 0 else HINT_SECONDS
         patience = self.settings.lease_seconds if self.patient else 0
-        total = [0, 0, 0, 0]
+        total = [0, 0, 0, 0, 0]
         for bucket in BUCKETS:
             survey = self.runs.survey(bucket, hint_seconds=hint, patience_seconds=patience)
             done = self._sweep_bucket(survey)
@@ -108,10 +110,14 @@ class Sweep:
             self._judge_from = now + self.settings.lease_seconds
         self._last_contact = now
 
-    def _sweep_bucket(self, survey: Survey) -> tuple[int, int, int, int]:
-        ended = timed_out = expired = 0
+    def _sweep_bucket(self, survey: Survey) -> tuple[int, int, int, int, int]:
+        ended = timed_out = expired = retried = 0
         if time.monotonic() >= self._judge_from:
-            ended = sum(self._end(key, FailureCode.WORKER_LOST, "late") for key in survey.late)
+            for key in survey.late:
+                if self._retry(key):
+                    retried += 1
+                else:
+                    ended += self._end(key, FailureCode.WORKER_LOST, "late")
         for key in survey.timeouts:
             wait = str(int(self.settings.queue_timeout_seconds * 1000))
             timed_out += self._end(key, FailureCode.QUEUE_TIMEOUT, "queue", wait)
@@ -120,7 +126,13 @@ class Sweep:
             log.info("run.enqueued_again", run=key)
         for key in survey.old:
             expired += self.runs.expire(key)
-        return ended, len(survey.hints), timed_out, expired
+        return ended, len(survey.hints), timed_out, expired, retried
+
+    def _retry(self, key: str) -> bool:
+        if not retry_lost(self.runs, self.event_log, key, guard="late"):
+            return False
+        self.enqueue(key)
+        return True
 
     def _end(self, key: str, code: FailureCode, guard: str, value: str = "") -> bool:
         try:

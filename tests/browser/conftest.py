@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -12,7 +13,13 @@ from typing import Any
 import pytest
 
 from shared.local.server import EmbeddedServer
+from shared.protocol import sse
+from shared.protocol.events import dump, run_started
 from shared.runs.access import Role
+from shared.runs.identity import RunIdentity
+from shared.store import keys
+from shared.store.ending import end_fenced
+from shared.store.runs import new_execution
 from tests.conftest import wait_for
 from tests.journeys.stack import HERE as JOURNEYS
 from tests.journeys.stack import Run, Stack
@@ -41,9 +48,20 @@ class Desk:
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.keys = {name: stack.store.api_keys.create(name, roles)[0] for name, roles in ROLES.items()}
+        self.sessions: dict[str, Any] = {}
 
     def at(self, path: str) -> str:
         return f"http://127.0.0.1:{self.stack.port}/ops{path}"
+
+    def orphan(self, run_id: str) -> str:
+        """The key of a running run whose worker is not there; without a lease, the sweep leaves it alone."""
+        store, identity = self.stack.store, RunIdentity("owner", f"thread-{run_id}", run_id)
+        started = sse.frame(1, dump(run_started(identity.thread_id, identity.run_id, None)))
+        given = json.dumps({"threadId": identity.thread_id, "runId": run_id, "messages": []}).encode()
+        store.runs.accept(identity, agent="waits", run_input=given, started_frame=started)
+        assert store.runs.claim(identity.key, new_execution(), worker="gone@burnt", host="burnt", pid=7)
+        store.client.zrem(keys.leases(identity.bucket), identity.key)
+        return identity.key
 
     def start(self, agent: str, **options: Any) -> Run:
         """A run of the owner's, on its way in the background."""
@@ -60,8 +78,6 @@ class Desk:
     def clear(self) -> None:
         """Ends every live run, whatever its agent thinks of it."""
         store = self.stack.store
-        from shared.store.ending import end_fenced
-
         for live in store.live.view().runs:
             found = store.runs.get(live.key)
             answer = store.runs.terminate(live.key, by="test", reason=None, grace_seconds=None)
@@ -81,9 +97,9 @@ def desk() -> Iterator[Desk]:
             server,
             OUTLAST_AUTH="keys",
             OUTLAST_AGENTS="agents_under_test:AGENTS,deaf_agents:AGENTS",
-            OUTLAST_STALLED_SECONDS="2",
+            OUTLAST_STALLED_SECONDS="1.5",
             OUTLAST_QUEUED_LONG_SECONDS="5",
-            OUTLAST_CANCEL_GRACE_SECONDS="2",
+            OUTLAST_CANCEL_GRACE_SECONDS="1.5",
             OUTLAST_ABANDONED_SHARE="1",
             PYTHONPATH=f"{JOURNEYS}{os.pathsep}{HERE}",
         )
@@ -109,7 +125,10 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, desk: Desk) -> Iterator[Callable[..., Any]]:
-    """``open_page(role, **context)``: a signed-in tab; whatever its console complains of fails the test."""
+    """``open_page(role, **context)``: a signed-in tab; whatever its console complains of fails the test.
+
+    It opens ``path``, or nothing when that is None. A role signs in once for all tests.
+    """
     contexts, complaints = [], []
 
     def complain(message: Any) -> None:
@@ -118,15 +137,19 @@ def open_page(browser: Any, desk: Desk) -> Iterator[Callable[..., Any]]:
         if message.type in {"error", "warning"} and not any(word in message.text for word in expected):
             complaints.append(message.text)
 
-    def make(role: str | None = "operator", **options: Any) -> Any:
-        context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}} | options)
+    def make(role: str | None = "operator", path: str | None = "/", **options: Any) -> Any:
+        held = {"storage_state": desk.sessions[role]} if role in desk.sessions else {}
+        context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}} | held | options)
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("console", complain)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        if role is not None:
+        if role is not None and not held:
             sign_in(page, desk, role)
+            desk.sessions[role] = context.storage_state()
+        if role is not None and path is not None and (held or path != "/"):
+            page.goto(desk.at(path))
         return page
 
     yield make
@@ -150,13 +173,10 @@ def calm(desk: Desk) -> Iterator[None]:
     desk.clear()
 
 
-@pytest.fixture
-def shoot(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any, str], None]:
-    """``shoot(page, name)`` leaves a picture for people, in the folder SCREENSHOTS if that is set."""
-    folder = Path(os.environ.get("SCREENSHOTS") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def take(page: Any, name: str) -> None:
-        page.screenshot(path=str(folder / f"{re.sub('[^a-z0-9]+', '-', name.lower())}.png"), full_page=True)
-
-    return take
+def picture(page: Any, name: str) -> None:
+    """Leaves a picture for people in the folder SCREENSHOTS, if that is set."""
+    folder = os.environ.get("SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        file = Path(folder) / f"{re.sub('[^a-z0-9]+', '-', name.lower())}.png"
+        page.screenshot(path=str(file), full_page=True)

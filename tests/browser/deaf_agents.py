@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
-from worker.agents import RunContext
+from worker.agents import Interrupt, RunContext
 
 
 def deaf(ctx: RunContext) -> None:
@@ -25,4 +27,21 @@ def answers(ctx: RunContext) -> None:
             message.delta(word)
 
 
-AGENTS: dict[str, Any] = {"deaf": deaf, "answers": answers}
+def asks(ctx: RunContext) -> Interrupt:
+    """Pauses for a person's word."""
+    ctx.say("The letter is ready.")
+    return Interrupt(reason="confirmation", message="Shall it be sent?")
+
+
+async def calls(ctx: RunContext) -> None:
+    """Calls its provider: one call fails, the last one hangs."""
+    for name, seconds in (("gpt-mini", 0.05), ("claude", 0.2), ("gpt-mini", 0.1)):
+        with suppress(ConnectionError), ctx.provider_call(name):
+            await asyncio.sleep(seconds)
+            if name == "claude":
+                raise ConnectionError
+    with ctx.provider_call("claude"):
+        await ctx.until_cancelled(asyncio.sleep(120))
+
+
+AGENTS: dict[str, Any] = {"deaf": deaf, "answers": answers, "asks": asks, "calls": calls}

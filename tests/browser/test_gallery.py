@@ -9,7 +9,7 @@ import pytest
 
 from shared.runs.identity import BUCKETS
 from shared.store import keys
-from tests.browser.conftest import AXE, Desk
+from tests.browser.conftest import AXE, Desk, picture, sign_in
 from tests.conftest import wait_for
 
 # The themes differ in colours only: what the light one is checked for holds for the dark one too.
@@ -49,12 +49,14 @@ def sights(desk: Desk) -> dict[str, str]:
     _an_hour(desk)
     done = [desk.start("answers", thread_id="trip") for _ in range(4)]
     failed = desk.start("raises", thread_id="trip")
-    for run in (*done, failed):
+    paused = desk.start("asks", thread_id="letter", run_id="letter-of-november")
+    calling = desk.start("calls", thread_id="digest", run_id="morning-digest")
+    for run in (*done, failed, paused):
         run.recorded()
     stuck = desk.start("deaf", thread_id="weather-report-2026-11-30", run_id="morning-report")
     quiet = [desk.start("says_nothing") for _ in range(2)]
     waiting = [desk.start("waits") for _ in range(6)]
-    for run in (stuck, *quiet, *waiting):
+    for run in (stuck, calling, *quiet, *waiting):
         run.running()
     headers = {"Authorization": f"Bearer {desk.keys['admin']}"}
     call = desk.stack.request
@@ -83,9 +85,14 @@ def sights(desk: Desk) -> dict[str, str]:
         "stuck": f"/runs/{stuck.key}",
         "failed": f"/runs/{failed.key}",
         "input": f"/runs/{done[0].key}?tab=input",
+        "paused": f"/runs/{paused.key}",
+        "calling": f"/runs/{calling.key}",
+        "state": f"/runs/{done[0].key}?tab=state",
         "record": f"/runs/{failed.key}?tab=record",
         "audit": "/audit",
         "bulk": f"/bulk/{bulk['id']}",
+        "bulks": "/bulk",
+        "confirm": f"/runs/{stuck.key}/terminate",
         "workers": "/workers",
         "queue": "/queues",
         "system": "/system",
@@ -99,48 +106,64 @@ def _settled(page: Any) -> None:
         page.wait_for_selector("#live[data-state=live]")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_breaks_a_rule_of_accessibility(open_page, desk, sights, shoot, theme):
-    page = open_page("admin", color_scheme=theme)
-    anonymous = open_page(None, color_scheme=theme)
-    broken = {}
+@pytest.fixture(scope="module")
+def seen(browser, desk, sights) -> dict[str, Any]:
+    """One visit of each page: in light, in dark, and 320 pixels wide."""
+    broken: dict[str, Any] = {}
+    wide: dict[str, int] = {}
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme="light")
+    stranger = browser.new_page(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    sign_in(page, desk, "admin")
     for name, path in sights.items():
-        tab = anonymous if name == "sign-in" else page
+        tab = stranger if name == "sign-in" else page
+        tab.set_viewport_size({"width": 1440, "height": 900})
+        tab.emulate_media(color_scheme="light")
         tab.goto(desk.at(path))
         _settled(tab)
-        shoot(tab, f"{name} {theme}")
         # Through the debugger and not as a script of the page, which its policy would refuse.
         tab.evaluate(AXE.read_text())
-        found = tab.evaluate("only => axe.run({runOnly: only})", RULES[theme])
-        if found["violations"]:
-            broken[name] = [
-                (
-                    each["id"],
-                    [node["html"][:160] + node["failureSummary"][:200] for node in each["nodes"][:3]],
-                )
-                for each in found["violations"]
-            ]
-    assert broken == {}
+        for theme in ("light", "dark"):
+            tab.emulate_media(color_scheme=theme)
+            picture(tab, f"{name} {theme}")
+            broken |= {f"{name}, {theme}": found} if (found := _violations(tab, RULES[theme])) else {}
+        tab.set_viewport_size({"width": 320, "height": 640})
+        picture(tab, f"{name} narrow")
+        width = tab.evaluate("document.documentElement.scrollWidth")
+        wide |= {name: width} if width > 320 else {}
+    stranger.close()
+    context.close()
+    return {"broken": broken, "wide": wide}
 
 
-def test_nothing_overflows_at_320_pixels(open_page, desk, sights, shoot):
-    page = open_page("admin", viewport={"width": 320, "height": 640})
-    wide = {}
-    for name, path in sights.items():
-        page.goto(desk.at(path))
-        _settled(page)
-        shoot(page, f"{name} narrow")
-        width = page.evaluate("document.documentElement.scrollWidth")
-        if width > 320:
-            wide[name] = width
-    assert wide == {}
+def _violations(page: Any, rules: list[str]) -> list[Any]:
+    options = {"runOnly": rules, "resultTypes": ["violations"], "preload": False, "iframes": False}
+    found = page.evaluate("options => axe.run(options)", options)["violations"]
+    return [
+        (each["id"], [node["html"][:160] + node["failureSummary"][:200] for node in each["nodes"][:3]])
+        for each in found
+    ]
 
 
-def test_the_theme_that_was_chosen_stays(open_page, desk):
-    page = open_page("viewer", color_scheme="light")
+def test_no_page_breaks_a_rule_of_accessibility(seen):
+    assert seen["broken"] == {}
+
+
+def test_nothing_overflows_at_320_pixels(seen):
+    assert seen["wide"] == {}
+
+
+def test_the_theme_and_the_times_that_were_chosen_stay(open_page, desk):
+    page = open_page("viewer", "/audit", color_scheme="light", timezone_id="Asia/Tokyo")
+    moment = page.locator("#p-audit time").nth(1)
+    utc = moment.inner_text()
     page.locator("details.menu summary").click()
+    page.get_by_role("button", name="local").click()
     page.get_by_role("button", name="dark").click()
     page.wait_for_selector("html[data-theme=dark]")
+    local = moment.inner_text()
+    assert (int(local[:2]) - int(utc[:2])) % 24 == 9
+    assert moment.get_attribute("title").endswith("local time")
     page.goto(desk.at("/runs"))
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert max(map(int, ground.removeprefix("rgb(").rstrip(")").split(","))) < 40

@@ -12,11 +12,19 @@ import pytest
 
 OWN = {"shared", "worker", "web"}
 
-PACKAGES = {"ag_ui": "ag-ui-protocol", "jwt": "pyjwt", "dotenv": "python-dotenv"}
+PACKAGES = {
+    "ag_ui": "ag-ui-protocol",
+    "dotenv": "python-dotenv",
+    "jwt": "pyjwt",
+    "pydantic_ai": "pydantic-ai-slim",
+}
 """Module name -> distribution name, where they differ by more than a dash."""
 
 # Imported only where present: a user's choice, guarded in the code.
 OPTIONAL = {"opentelemetry", "gevent", "billiard"}
+
+
+USERS_EXTRAS = ("otel", "langgraph", "pydantic-ai")
 
 
 def name_of(requirement: str) -> str:
@@ -28,12 +36,10 @@ def project(root) -> dict:
     return tomllib.loads((root / "pyproject.toml").read_text())["project"]
 
 
-def test_every_library_that_the_product_imports_is_a_declared_dependency(modules, project):
-    declared = {name_of(requirement) for requirement in project["dependencies"]}
-    used = {
+def imports_of(nodes) -> set[str]:
+    names = (
         name.split(".")[0]
-        for tree in modules.values()
-        for node in ast.walk(tree)
+        for node in nodes
         for name in (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import)
@@ -41,11 +47,28 @@ def test_every_library_that_the_product_imports_is_a_declared_dependency(modules
             if isinstance(node, ast.ImportFrom) and node.level == 0
             else []
         )
-    }
-    outside = used - sys.stdlib_module_names - OWN - OPTIONAL - {""}
-    missing = {name for name in outside if PACKAGES.get(name, name.replace("_", "-")) not in declared}
+    )
     # A part of pydantic with a name of its own; pydantic pins it exactly.
-    assert missing - {"pydantic_core"} == set()
+    return {name for name in names if name} - sys.stdlib_module_names - OWN - OPTIONAL - {"pydantic_core"}
+
+
+def undeclared(names: set[str], declared: set[str]) -> set[str]:
+    return {name for name in names if PACKAGES.get(name, name.replace("_", "-")) not in declared}
+
+
+def declared_in(project: dict, *extras: str) -> set[str]:
+    groups = [project["optional-dependencies"][name] for name in extras]
+    return {name_of(requirement) for group in [project["dependencies"], *groups] for requirement in group}
+
+
+def test_every_library_that_the_product_imports_is_declared_for_users(modules, project):
+    used = set.union(*(imports_of(ast.walk(tree)) for tree in modules.values()))
+    assert undeclared(used, declared_in(project, *USERS_EXTRAS)) == set()
+
+
+def test_what_only_an_extra_brings_is_imported_late(modules, project):
+    at_once = set.union(*(imports_of(tree.body) for tree in modules.values()))
+    assert undeclared(at_once, declared_in(project)) == set()
 
 
 def test_every_declared_dependency_is_pinned(project, texts):

@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.conftest import wait_for
 from tests.journeys.stack import Stack
 
 _README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -37,7 +39,7 @@ def _curl(snippet: str) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_curl_lines_start_repeat_stop_and_read_a_run(stack: Stack):
-    start, control = [snippet for snippet in _snippets("sh", stack) if "curl" in snippet]
+    start, control, _ = [snippet for snippet in _snippets("sh", stack) if "curl" in snippet]
     [stream] = _curl(start)
     assert stream.rstrip().splitlines()[-1].startswith('data: {"type":"RUN_FINISHED"')
     [again] = _curl(start)
@@ -45,6 +47,32 @@ def test_the_curl_lines_start_repeat_stop_and_read_a_run(stack: Stack):
     assert again.count("MESSAGES_SNAPSHOT") == 1
     refused, record = map(json.loads, _curl(control))
     assert (refused["code"], record["status"]) == ("RUN_ENDED", "succeeded")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_rehearsal_of_a_stuck_run_ends_in_the_audit(stack: Stack):
+    rehearsal = [snippet for snippet in _snippets("sh", stack) if "curl" in snippet][-1]
+    [accepted] = map(json.loads, _curl(rehearsal))
+    key = accepted["key"]
+
+    def act(name: str) -> int:
+        return stack.request("POST", f"/ops/api/runs/{key}/{name}", body={"reason": "rehearsal"}).status_code
+
+    def record() -> dict[str, Any]:
+        told: dict[str, Any] = stack.request("GET", f"/runs/{key}").json()
+        return told
+
+    # The last that the agent says before it hears nothing more.
+    page = {"Accept": "application/json"}
+    wait_for(lambda: '"reply"' in stack.request("GET", f"/runs/{key}/events", headers=page).text)
+    assert act("cancel") == 200
+    assert record()["status"] == "running"
+    wait_for(lambda: f"runs/{key}/terminate" in stack.request("GET", "/ops/").text, 15)
+    assert act("terminate") == 200
+    wait_for(lambda: record()["status"] == "cancelled")
+    entries = stack.request("GET", f"/ops/api/audit?run={key}").json()["entries"]
+    done = {entry["action"]: entry["reason"] for entry in entries}
+    assert done == {"cancel": "rehearsal", "terminate": "rehearsal"}
 
 
 @pytest.mark.skipif(

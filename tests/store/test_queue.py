@@ -35,3 +35,17 @@ def test_the_depth_counts_messages(settings, store):
     queue.enqueue("b0a")
     queue.enqueue("b0b")
     assert queue.depth() == 2
+
+
+def test_a_message_of_a_traced_run_carries_its_traceparent_as_celery_itself_would_send_it(settings, store):
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    queue = Queue(settings, store)
+    queue.enqueue("b0key", traceparent)
+    ours = json.loads(store.client.lpop(settings.queue))["headers"]
+    queue.app.send_task(
+        TASK, args=("b0key",), task_id="b0key", queue=settings.queue, headers={"traceparent": traceparent}
+    )
+    theirs = json.loads(store.client.lpop(settings.queue))["headers"]
+    assert ours["traceparent"] == theirs["traceparent"] == traceparent
+    queue.enqueue("b0key")
+    assert "traceparent" not in json.loads(store.client.lpop(settings.queue))["headers"]

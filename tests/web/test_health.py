@@ -64,7 +64,7 @@ def test_a_sync_gunicorn_is_told_once_in_the_log_and_always_by_ready(
     environ = SYNC | {"wsgi.multithread": False}
     with structlog.testing.capture_logs() as lines:
         answers = [app.test_client().get("/health/ready", environ_overrides=environ) for _ in range(2)]
-    assert [line["event"] for line in lines] == ["web.sync_worker_class"]
+    assert [line["event"] for line in lines] == ["web.worker_class_unfit"]
     assert all("web" in {warning["topic"] for warning in answer.json["warnings"]} for answer in answers)
 
 

@@ -7,7 +7,7 @@ import pytest
 from shared.store import bulk as bulk_module
 from tests.web.operators import Body, Desk, desk
 from tests.web.played_worker import problem_of
-from web.ops import actions
+from web.ops import bulk_acts
 
 __all__ = ["desk"]
 
@@ -82,7 +82,7 @@ def test_a_filter_that_only_ended_runs_fit_matches_nothing(desk: Desk):
 
 
 def test_more_than_the_cap_are_left_for_the_next_time(desk: Desk, eventually, monkeypatch):
-    monkeypatch.setattr(actions, "MOST_RUNS", 3)
+    monkeypatch.setattr(bulk_acts, "MOST_RUNS", 3)
     run_keys = submit_many(desk, 5)
     found = done(desk, eventually, post(desk, filter={"agent": "echo"}, confirm_count=3).get_json()["id"])
     assert (found["matched"], found["total"]) == (5, 3)
@@ -101,7 +101,7 @@ def test_a_stop_leaves_the_rest_alone(desk: Desk, monkeypatch):
 
 
 def test_what_a_dead_process_left_is_finished_by_the_sweep(desk: Desk, eventually, monkeypatch):
-    monkeypatch.setattr(actions, "_work", lambda *_: None)
+    monkeypatch.setattr(bulk_acts, "_work", lambda *_: None)
     submit_many(desk, 4)
     bulk_id = post(desk, filter={"agent": "echo"}, confirm_count=4).get_json()["id"]
     assert done(desk, eventually, bulk_id)["counts"]["cancelled"] == 4

@@ -148,6 +148,7 @@ def test_numbers_queue_and_system_tell_what_happened(desk: Desk):
             "cancelled": 0,
             "failed": 1,
             "transport_timeout": 1,
+            "ended_per_minute": [0, 0, 0, 0, 1],
         }
     ]
     assert numbers["histograms"]["duration"]["count"] == 1

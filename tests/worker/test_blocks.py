@@ -218,7 +218,9 @@ def test_a_second_result_is_refused(run):
             call.result(2)
 
 
-@pytest.mark.parametrize("value", [float("nan"), object(), {"a": {1}}, ["\ud800"]], ids=repr)
+@pytest.mark.parametrize(
+    "value", [float("nan"), object(), {"a": {1}}, ["\ud800"]], ids=["nan", "object", "set", "surrogate"]
+)
 def test_a_value_without_json_is_refused_and_the_call_stays_usable(run, value):
     ctx, recorded = run
     with ctx.tool_call("t") as call:

@@ -33,12 +33,13 @@ from tests.openai_endpoint import (
     streamed,
     text,
 )
-from worker.agents.chat import Chat, make_chat
+from worker.agents.chat_agent import Chat, make_chat
 from worker.agents.chat_wire import pause_before_repeat
 from worker.agents.testing import record, recorded_context, run_input
 from worker.cancellation import CancellationToken, Cancelled
 from worker.context import RunContext
 from worker.failures import classify
+from worker.resources import Resources
 
 KEY = "plain-words-key"
 
@@ -73,9 +74,14 @@ def closing(chat: Chat) -> Callable[[RunContext], Any]:
         try:
             await chat(ctx)
         finally:
-            await chat.aclose()
+            await asyncio.to_thread(ctx.resources.close)
 
     return agent
+
+
+def sharing(resources: Resources, ctx: RunContext) -> RunContext:
+    """The same run as one of several of a process."""
+    return RunContext(ctx.input, sink=ctx.sink, token=ctx.token, resources=resources)
 
 
 def run(endpoint: Endpoint, given: RunAgentInput | None = None, **members: Any) -> list[Event]:
@@ -526,7 +532,7 @@ async def _stopped(chat: Chat, endpoint: Endpoint, ready: Callable[[list[Event]]
         return (seen.gone_at or tripped_at + 99) - tripped_at, type(caught.value).__name__
     finally:
         task.cancel()
-        await chat.aclose()
+        await asyncio.to_thread(ctx.resources.close)
 
 
 @pytest.mark.parametrize(
@@ -564,7 +570,7 @@ def test_a_cancel_between_two_attempts_asks_nobody_again(endpoint: Endpoint) -> 
             token.trip(StopCause.CLIENT)
             with pytest.raises(Cancelled):
                 await task
-        await chat.aclose()
+        await asyncio.to_thread(ctx.resources.close)
 
     asyncio.run(scenario())
     assert len(endpoint.requests) == 1
@@ -598,11 +604,11 @@ def test_the_runs_of_one_loop_share_a_connection(endpoint: Endpoint) -> None:
     endpoint.answers = [GOOD]
 
     async def scenario() -> None:
-        chat = chat_at(endpoint)
+        chat, resources = chat_at(endpoint), Resources()
         for number in range(5):
             ctx, _ = recorded_context(run_input("hello", run_id=f"run-{number}"))
-            await chat(ctx)
-        await chat.aclose()
+            await chat(sharing(resources, ctx))
+        await asyncio.to_thread(resources.close)
 
     asyncio.run(scenario())
     assert len(endpoint.requests) == 5
@@ -620,16 +626,16 @@ def test_many_runs_at_once_wait_for_no_pool(endpoint: Endpoint) -> None:
     endpoint.answers = [streamed(text("a"), Stall())]
 
     async def scenario() -> int:
-        chat = chat_at(endpoint, chat_timeout_seconds=20)
+        chat, resources = chat_at(endpoint, chat_timeout_seconds=20), Resources()
         tokens = [CancellationToken() for _ in range(130)]
         contexts = [recorded_context(run_input("hello"), token=token) for token in tokens]
-        tasks = [asyncio.create_task(chat(ctx)) for ctx, _ in contexts]
+        tasks = [asyncio.create_task(chat(sharing(resources, ctx))) for ctx, _ in contexts]
         async with asyncio.timeout(15):
             await until(lambda: all(len(events) >= 3 for _, events in contexts))
         for token in tokens:
             token.trip(StopCause.CLIENT)
         endings = await asyncio.gather(*tasks, return_exceptions=True)
-        await chat.aclose()
+        await asyncio.to_thread(resources.close)
         return sum(isinstance(ending, Cancelled) for ending in endings)
 
     assert asyncio.run(scenario()) == 130

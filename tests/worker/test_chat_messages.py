@@ -286,7 +286,7 @@ def test_an_event_that_was_cut_off_is_dropped() -> None:
 
 
 def test_a_line_without_end_breaks_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.agents.chat_wire.MAX_LINE_BYTES", 10)
+    monkeypatch.setattr("worker.agents.chat_wire.MAX_EVENT_BYTES", 10)
     with pytest.raises(ProviderStreamBroken):
         read(b"data: 0123456789")
 

@@ -115,7 +115,11 @@ def test_a_name_that_does_not_travel_in_a_path_is_refused(name):
         Registry().add(name, lambda ctx: None, "The test")
 
 
-@pytest.mark.parametrize("agent", [5, None, RunContext, lambda: None, lambda a, b: None], ids=repr)
+@pytest.mark.parametrize(
+    "agent",
+    [5, None, RunContext, lambda: None, lambda a, b: None],
+    ids=["number", "none", "class", "no argument", "two"],
+)
 def test_what_cannot_be_run_is_refused(agent):
     with pytest.raises(RegistryError, match="names an agent 'x', which "):
         Registry().add("x", agent, "The test")

@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.protocol import events as ag
@@ -123,18 +123,22 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.text("abc", max_size=2), JSON, max_size=5), min_size=2, max_size=5))
 def test_a_client_that_applies_every_event_has_the_state(states: list[Any]):
     shared = SharedState(states[0])
     seen: Any = None
-    for state in states:
-        shared.value = state
-        event, text = shared.changes()
+
+    def apply(event: Any) -> None:
+        nonlocal seen
         if isinstance(event, ag.StateSnapshotEvent):
             seen = event.snapshot
-        elif event is not None:
+        else:
             seen = jsonpatch.apply_patch(seen, [operation.model_dump() for operation in event.delta])
-        shared.remember(text)
+
+    for state in states:
+        shared.value = state
+        shared.publish(apply)
         assert repr_of(seen) == repr_of(state)
 
 

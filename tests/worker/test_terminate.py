@@ -191,6 +191,7 @@ def test_a_parent_kills_only_after_the_child_had_its_second(
         "child key execution " + worker_name(41) + " x",
         "kill key execution " + worker_name(41) + " 41",
     ],
+    ids=["other pid", "elsewhere", "no name", "no pid", "other word"],
 )
 def test_a_name_that_does_not_match_its_pid_condemns_nobody(settings: Settings, message: str):
     parent = Parent(settings)

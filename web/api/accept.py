@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from flask import request
 
+from shared import tracing
 from shared.logs import get_logger
 from shared.protocol import sse
 from shared.protocol.events import (
@@ -20,16 +21,20 @@ from shared.protocol.events import (
 from shared.runs.identity import RunIdentity
 from shared.store.answers import Accepted
 from web import bodies
-from web.api import joins
+from web.api import joins, resumes
 from web.api.lookup import expired_run
 from web.api.resubmission import require_same_run
 from web.identity import current_actor
 from web.problems import Code, Problem
+from web.request_context import concerns
 from web.services import services
 from web.stops import make_way
 
 POLICIES = ("enqueue", "reject", "interrupt")
 """What happens when the thread is busy: wait for the turn, refuse, or stop the runs in front."""
+
+_LOOKS = 3
+"""How often answers are checked anew because another run asks by now."""
 
 log = get_logger(__name__)
 
@@ -59,6 +64,7 @@ def read_submission(agent: str) -> Submission:
         detail = f"{error.field or 'The body'} {error.reason}."
         raise Problem(Code.INVALID_INPUT, detail, field=error.field or None) from None
     identity = RunIdentity(current_actor().name, run_input.thread_id, run_input.run_id)
+    concerns(identity.key)
     return Submission(agent, identity, run_input, policy)
 
 
@@ -93,10 +99,13 @@ def unknown_agent(name: str, offered: list[str]) -> Problem:
 def settle(submission: Submission, policy: str) -> bytes | None:
     """Accepts the run and gives its first frame; None when it was accepted before.
 
-    Raises the 409 and 410 of an identity or a thread that refuses, and ``StoreError``.
+    Raises the 409 and 410 of an identity or a thread that refuses, the 400 and 409 of its answers to
+    interrupts, and ``StoreError``.
     """
     held, key = services(), submission.identity.key
-    accepted, started = _accept(submission, policy)
+    traceparent = tracing.current_traceparent()
+    hint = held.queue.hint(key, traceparent)
+    accepted, started = _accept(submission, policy, traceparent, hint)
     match accepted.state:
         case "known":
             _join(submission)
@@ -105,33 +114,56 @@ def settle(submission: Submission, policy: str) -> bytes | None:
             raise expired_run()
         case "busy" | "crowded":
             raise _thread_refuses(accepted)
+        case "uncovered" | "foreclosed" | "taken":
+            raise resumes.refusal(accepted)
+        case "changed":
+            raise resumes.changing()
         case "ready":
-            held.queue.enqueue(key)
+            if hint is None:
+                held.queue.enqueue(key, traceparent)
         case "waiting":
             if policy == "interrupt":
                 make_way(held.store, held.queue, accepted.front, submission.identity.actor)
     held.quota.note_accepted(submission.identity.actor)
-    log.info("run.accepted", run=key, agent=submission.agent, state=accepted.state)
+    log.info("run.accepted", agent=submission.agent, state=accepted.state)
+    if accepted.interrupts:
+        log.warning("resume.unknown", interrupts=list(accepted.interrupts))
     return started
 
 
-def _accept(submission: Submission, policy: str) -> tuple[Accepted, bytes]:
+def _accept(
+    submission: Submission, policy: str, traceparent: str | None, hint: tuple[str, bytes] | None
+) -> tuple[Accepted, bytes]:
     run_input = submission.run_input
+    stored, started = _written(submission)
+    looks = 0
+    while True:
+        looks += 1
+        accepted = services().store.runs.accept(
+            submission.identity,
+            agent=submission.agent,
+            run_input=stored,
+            started_frame=started,
+            policy=policy,
+            parent_run_id=run_input.parent_run_id,
+            traceparent=traceparent,
+            hint=hint,
+            answers=resumes.judged(submission.identity, run_input.resume),
+        )
+        if accepted.state != "changed" or looks == _LOOKS:
+            return accepted, started
+
+
+def _written(submission: Submission) -> tuple[bytes, bytes]:
+    """The input as it is stored, and RUN_STARTED as a frame, which echoes it where the agent asks so."""
+    run_input = submission.run_input
+    event = run_started(run_input.thread_id, run_input.run_id, run_input.parent_run_id)
+    if services().agents().get(submission.agent, {}).get("echo_input"):
+        event = event.model_copy(update={"input": run_input})
     try:
-        stored = dump_input(run_input)
+        return dump_input(run_input), sse.frame(1, dump(event))
     except SerializationError as error:
         raise Problem(Code.INVALID_INPUT, f"The body cannot be stored: {error}.") from None
-    event = run_started(run_input.thread_id, run_input.run_id, run_input.parent_run_id)
-    started = sse.frame(1, dump(event))
-    accepted = services().store.runs.accept(
-        submission.identity,
-        agent=submission.agent,
-        run_input=stored,
-        started_frame=started,
-        policy=policy,
-        parent_run_id=run_input.parent_run_id,
-    )
-    return accepted, started
 
 
 def _join(submission: Submission) -> None:

@@ -7,6 +7,7 @@ from shared.runs.identity import KEY_PATTERN, RunIdentity
 from shared.runs.record import RunRecord
 from web.identity import current_actor
 from web.problems import Code, Problem
+from web.request_context import concerns
 from web.services import services
 
 
@@ -21,7 +22,9 @@ def visible_run(ids: dict[str, str]) -> RunRecord:
     Raises the 404 for what is not there or not the actor's to see, and the 410 for an own run past its
     retention (by ids only: of an expired run key it is not known any more whose it was).
     """
-    return _by_key(ids["key"]) if "key" in ids else _by_ids(ids["thread"], ids["run"])
+    record = _by_key(ids["key"]) if "key" in ids else _by_ids(ids["thread"], ids["run"])
+    concerns(record.key)
+    return record
 
 
 def readable_run(ids: dict[str, str]) -> RunRecord:

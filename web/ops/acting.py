@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from flask import g, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
@@ -25,11 +27,15 @@ LONGEST_REASON = 1000
 TYPED_FROM = 51
 """From so many runs on, the number must be typed."""
 
-_SAID = {
-    "requested": "asked to stop",
+WAIT_FOR_TICKED = 2.0
+"""Seconds that a browser waits for the results of a short bulk cancel."""
+
+_SAID: dict[str, str] = {
+    "asked": "asked to stop",
     "cancelled": "cancelled in the queue",
-    Code.RUN_ENDED: "already finished",
-    Code.UNKNOWN_RUN: "gone",
+    "already_finished": "already finished",
+    "refused": "gone",
+    "failed": "not reached",
 }
 
 
@@ -68,6 +74,9 @@ def _ask(acts: dict[str, Act], name: str, target: str) -> str:
 def _do(acts: dict[str, Act], name: str, target: str) -> Response:
     if name not in acts:
         raise Problem(Code.NOT_FOUND, "There is no such action.")
+    wanted = acts[name].typed_for(target)
+    if wanted is not None and request.form.get("typed", "").strip() != wanted:
+        return _back("What was typed is not the beginning of the run key. Nothing was done.", bad=True)
     try:
         done = acts[name].do(_operator(), target, _reason())
     except Problem as problem:
@@ -124,19 +133,20 @@ def ask_selected() -> str | Response:
 
 
 def do_selected() -> Response:
-    """Cancels them one by one; each has its entry in the audit."""
-    require(g.actor, Role.OPERATOR)
-    operator, reason, counts = _operator(), _reason(), dict[str, int]()
-    for key in _keys(request.form.getlist("key")):
-        try:
-            word = _SAID[operator.cancel(key, reason).result]
-        except Problem as problem:
-            word = _SAID.get(problem.code, "refused")
-        except StoreError:
-            word = "not reached"
-        counts[word] = counts.get(word, 0) + 1
-    told = ", ".join(f"{count} {word}" for word, count in counts.items())
-    return _back(f"{told[:1].upper()}{told[1:]}." if told else "No run was ticked.", bad=not told)
+    """Cancels them as one bulk cancel, and waits a moment for what comes of it."""
+    run_keys = _keys(request.form.getlist("key"))
+    try:
+        made = _operator().cancel_ticked(run_keys, _reason())
+    except Problem as problem:
+        return _refused(problem)
+    bulk = services().store.bulk
+    until = time.monotonic() + WAIT_FOR_TICKED
+    while (found := bulk.get(made["id"])) and found.state == "running" and time.monotonic() < until:
+        time.sleep(0.02)
+    if found is None or found.state == "running":
+        return _back(f"{len(run_keys)} runs are being asked to stop; the page Bulk tells how far it is.")
+    told = ", ".join(f"{count} {_SAID[name]}" for name, count in found.counts.items() if count)
+    return _back(f"{told[:1].upper()}{told[1:]}.")
 
 
 def _keys(listed: list[str]) -> list[str]:
@@ -191,6 +201,15 @@ def stop_bulk(bulk: str) -> Response:
     except Problem as problem:
         return _refused(problem)
     return _back(f"Stopped after {found['done']} of {found['total']} runs; those asked stay asked.")
+
+
+def retry_bulk(bulk: str) -> Response:
+    """Asks those again that could not be asked."""
+    try:
+        made = _operator().retry_bulk(bulk)
+    except Problem as problem:
+        return _refused(problem)
+    return redirect(url_for("dashboard.bulk", bulk=made["id"]), 303)
 
 
 def store_trouble(error: StoreError) -> str:

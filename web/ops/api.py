@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from flask import Blueprint, Response, request
 
@@ -11,6 +12,7 @@ from web.api.answers import json_answer
 from web.identity import current_actor
 from web.negotiation import JSON, require_json_body
 from web.openapi import Answer, Operation, Parameter, operation
+from web.ops import audit_file
 from web.ops.actions import Done, Operator
 from web.ops.board import Board
 from web.ops.filters import FILTER, PARAMETERS, filter_from, read_filter
@@ -31,9 +33,14 @@ _MINUTES = Parameter("minutes", {"type": "integer", "minimum": 1}, "How many min
 _REASON: schemas.Schema = {"type": ["string", "null"], "maxLength": MAX_REASON}
 _BULK: schemas.Schema = {
     "type": "object",
-    "required": ["filter"],
     "properties": {
         "filter": FILTER,
+        "keys": {
+            "type": "array",
+            "items": schemas.TEXT,
+            "maxItems": 500,
+            "description": "Just these runs, instead of a filter; no count is to be confirmed.",
+        },
         "reason": _REASON,
         "dry_run": {"type": "boolean", "description": "Only count, and show examples."},
         "confirm_count": schemas.COUNT | {"description": "The count that was seen; never more are stopped."},
@@ -157,6 +164,13 @@ def terminate(key: str) -> Response:
     return _answer(_operator().terminate(key, _reason(), request.args.get("now") == "1"))
 
 
+@blueprint.post("/runs/<key>/mark-lost")
+@operation(_acts("End a run whose lease ran out as worker_lost", problems=(*_ABOUT_RUN, Code.RUN_ACTIVE)))
+def mark_lost(key: str) -> Response:
+    """Touches no worker; refused while one renews the lease."""
+    return _answer(_operator().mark_lost(key, _reason()))
+
+
 @blueprint.post("/runs/<key>/retry")
 @operation(
     _acts("Repeat an ended run as a new one", problems=(*_ABOUT_RUN, Code.RUN_ACTIVE, Code.THREAD_BUSY))
@@ -182,7 +196,7 @@ def requeue(key: str) -> Response:
 @blueprint.post("/bulk-cancel")
 @operation(
     _acts(
-        "Ask all live runs that match a filter to stop",
+        "Ask all live runs that match a filter, or those that are named, to stop",
         body=_BULK,
         problems=(Code.INVALID_INPUT, Code.EMPTY_FILTER, Code.COUNT_CHANGED, Code.NOTHING_MATCHES),
     )
@@ -191,15 +205,29 @@ def bulk_cancel() -> Response:
     """With ``dry_run`` the count and examples; else at most 500 runs, in the background."""
     require_json_body()
     body = bodies.read_object()
+    if "keys" in body:
+        return _made(_operator().cancel_ticked(*_ticked(body)))
     wanted = filter_from(body.get("filter", {}))
     reason, confirmed = bodies.text_member(body, "reason", MAX_REASON), body.get("confirm_count")
     if body.get("dry_run") is True:
         return json_answer(_operator().preview_bulk(wanted))
     if confirmed is not None and (isinstance(confirmed, bool) or not isinstance(confirmed, int)):
         raise Problem(Code.INVALID_INPUT, "confirm_count must be a whole number.", field="confirm_count")
-    made = _operator().bulk_cancel(wanted, reason, confirmed)
-    answer = json_answer(made, status=202)
-    answer.headers["Location"] = f"{request.script_root}/ops/api/bulk-cancel/{made['id']}"
+    return _made(_operator().bulk_cancel(wanted, reason, confirmed))
+
+
+def _ticked(body: dict[str, Any]) -> tuple[list[str], str | None]:
+    run_keys = body["keys"]
+    if "filter" in body:
+        raise Problem(Code.INVALID_INPUT, "Give a filter or keys, not both.", field="keys")
+    if not isinstance(run_keys, list) or not all(isinstance(key, str) for key in run_keys):
+        raise Problem(Code.INVALID_INPUT, "keys must be a list of run keys.", field="keys")
+    return run_keys, bodies.text_member(body, "reason", MAX_REASON)
+
+
+def _made(bulk: dict[str, Any]) -> Response:
+    answer = json_answer(bulk, status=202)
+    answer.headers["Location"] = f"{request.script_root}/ops/api/bulk-cancel/{bulk['id']}"
     return answer
 
 
@@ -223,6 +251,15 @@ def stop_bulk(bulk: str) -> Response:
     """Those asked stay asked."""
     _reason()
     return json_answer(_operator().stop_bulk(bulk))
+
+
+@blueprint.post("/bulk-cancel/<bulk>/retry")
+@operation(
+    _acts("Ask those again that could not be asked", problems=(Code.UNKNOWN_BULK, Code.NOTHING_MATCHES))
+)
+def retry_bulk(bulk: str) -> Response:
+    """A bulk cancel of its own, for the results ``failed`` of the first."""
+    return _made(_operator().retry_bulk(bulk, _reason()))
 
 
 # --- what they run on --------------------------------------------------------------------------------------
@@ -263,6 +300,23 @@ def audit() -> Response:
     """Refused attempts are in it too."""
     board, limit = _board(), bodies.page_size(DEFAULT_PAGE, MOST_PER_PAGE)
     return json_answer(board.audit(limit, request.args.get("cursor"), request.args.get("run")))
+
+
+@blueprint.get("/audit/export")
+@operation(
+    Operation(
+        "The whole audit as a file",
+        "operators",
+        {200: Answer("Newest first.", {"application/x-ndjson": schemas.TEXT, "text/csv": schemas.TEXT})},
+        parameters=(
+            Parameter("format", {"type": "string", "enum": ["ndjson", "csv"]}, "ndjson when absent."),
+        ),
+        problems=(Code.INVALID_INPUT,),
+    )
+)
+def audit_export() -> Response:
+    """For viewers too: it says no more than the pages of the audit."""
+    return audit_file.answer(_board(), request.args.get("format", "ndjson"))
 
 
 @blueprint.get("/system")

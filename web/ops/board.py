@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shared.protocol import sse
+from shared.protocol.fold import Fold
+from shared.protocol.parsing import parse_input
 from shared.runs.access import Actor, Role, may_see_payloads
 from shared.runs.attention import Kind, attention, by_harm
 from shared.runs.identity import KEY_PATTERN
@@ -13,11 +16,17 @@ from shared.runs.lifecycle import Status
 from shared.runs.record import RunRecord
 from shared.store.live import LiveView, thresholds
 from shared.store.search import Filter
-from web.ops import plant
+from shared.store.workers import WorkerBeat
+from web.ops import plant, rule_check
 from web.ops.rights import require
-from web.ops.rows import Row, row_of, rows_of, shown
+from web.ops.rows import Row, row_of, rows_of, shown, veiled, waiting_for
 from web.problems import Code, Problem
 from web.services import Services
+
+AUDIT_PAGE = 500
+
+ON_OVERVIEW = 25
+"""Runs in trouble that the first page lists; the others are a click away."""
 
 NEIGHBOURS = 20
 """Runs of the same thread that the page of a run lists."""
@@ -36,19 +45,19 @@ class Board:
 
     def overview(self, minutes: int = 60) -> dict[str, Any]:
         """Everything of the first page in a few round trips."""
-        view = self.store.live.view()
+        view, beats = self.store.live.view(), self.store.workers.alive()
         numbers = self.store.stats.overview(plant.bounded_minutes(minutes))
         hour = self.store.stats.overview(60).total if minutes != 60 else numbers.total
         endings = plant.tallied(hour)
         ended = sum(endings[name] for name in plant.ENDINGS if name != plant.TIMEOUT)
         return {
             "live": view.counts() | ({"partial": True} if view.total > len(view.runs) else {}),
-            "attention": self._attention(view, 50),
+            "attention": self._attention(view, ON_OVERVIEW),
             "stats": plant.stats(numbers),
-            "queue": plant.queues(self.services, view, numbers),
-            "workers": self._workers(view),
+            "queue": plant.queues(self.services, view, numbers, beats),
+            "workers": self._workers(view, beats),
             "last_hour": {"ended": ended} | endings,
-            "banner": self.banner(),
+            "banner": self.banner(beats),
         }
 
     def attention(self, limit: int = 50) -> dict[str, Any]:
@@ -80,7 +89,7 @@ class Board:
             raise Problem(
                 Code.INVALID_INPUT, "cursor is not one that this server gave.", field="cursor"
             ) from None
-        page: dict[str, Any] = {"runs": rows_of(self.store, found.keys)}
+        page: dict[str, Any] = {"runs": self._rows(found.keys)}
         if found.cursor is not None:
             page["next"] = found.cursor
         return page | ({"partial": True} if found.partial else {})
@@ -92,15 +101,17 @@ class Board:
         record, now = self._record(key), self.store.runs.now_ms()
         lease = None if record.ended else self.store.live.lease_of(key)
         found = attention(record, now, lease, thresholds(self.store.settings))
-        row = row_of(record, now, found)
+        row = self._veiled(row_of(record, now, found))
+        row |= waiting_for(self.store.listing.open_questions([record]), key)
         if "detail" in record.texts:
             row["detail"] = record.texts["detail"]
+        orphaned = any(one.kind is Kind.ORPHANED for one in found)
         beat = plant.beat_of(self.store.workers.alive(), record.texts.get("worker"))
         given = self.store.runs.input_of(key)
         page: dict[str, Any] = {
             "run": row,
             "attention": [shown(one) for one in found],
-            "actions": self._actions(record, now, plant.effect_of(beat)),
+            "actions": self._actions(record, now, plant.effect_of(beat), orphaned=orphaned),
             "thread": self._neighbours(record),
             "retried_as": row.get("retried_as", []),
             "audit": self.store.audit.of_run(key),
@@ -135,18 +146,43 @@ class Board:
             for number, frame in enumerate(self.store.log.read(key, after, limit), 1)
         ]
 
+    def rule_breaks(self, key: str, items: list[dict[str, Any]] | None = None) -> dict[int, str]:
+        """Seq -> the ordering rule that the event breaks: among ``items`` (the first events), or in all."""
+        record = self._readable(key)
+        if items is None:
+            frames = self.store.log.read(key, 0, rule_check.MOST_CHECKED)
+            items = [
+                {"seq": seq, "event": json.loads(sse.data_of(frame))} for seq, frame in enumerate(frames, 1)
+            ]
+        return rule_check.breaks(items, record.identity, self.store.runs.input_of(key))
+
+    def conversation(self, key: str) -> dict[str, Any]:
+        """Messages and state as the run left them, from its log; raises the 403 without the payload right."""
+        self._readable(key)
+        folded = Fold(parse_input(self.store.runs.input_of(key) or b"{}"))
+        for frame in self.store.log.read(key, 0, rule_check.MOST_CHECKED):
+            folded.take_json(sse.data_of(frame))
+        messages = [
+            each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in folded.messages
+        ]
+        return {"state": folded.state, "messages": messages}
+
     def input(self, key: str) -> dict[str, Any]:
         """What the run was given; raises the 403 without the payload right."""
         self._readable(key)
         document: dict[str, Any] = json.loads(self.store.runs.input_of(key) or b"{}")
         return document
 
-    def _actions(self, record: RunRecord, now: int, effect: str) -> dict[str, Any]:
+    def _actions(self, record: RunRecord, now: int, effect: str, *, orphaned: bool) -> dict[str, Any]:
         ended = {"allowed": False, "why": f"The run has ended: {record.status}."}
         active = {"allowed": False, "why": "The run has not ended."}
         if record.ended:
-            return {"cancel": ended, "terminate": ended, "requeue": ended, "retry": {"allowed": True}}
+            refused = dict.fromkeys(("cancel", "terminate", "requeue", "mark_lost"), ended)
+            return refused | {"retry": {"allowed": True}}
         running = record.status is Status.RUNNING
+        lost: dict[str, Any] = {"allowed": orphaned}
+        if not orphaned:
+            lost["why"] = "A worker renews its lease." if running else "No worker has taken it yet."
         requeue: dict[str, Any] = {"allowed": not running and "ready_at" in record.times}
         if not requeue["allowed"]:
             requeue["why"] = "A worker has it." if running else "It waits for its turn on its thread."
@@ -154,6 +190,7 @@ class Board:
             "cancel": {"allowed": True},
             "terminate": self._terminate(record, now) | {"effect": effect},
             "requeue": requeue,
+            "mark_lost": lost,
             "retry": active,
         }
 
@@ -172,7 +209,7 @@ class Board:
     def _neighbours(self, record: RunRecord) -> list[Row]:
         own = record.identity
         page = self.store.listing.of_thread(own.actor, own.thread_id, limit=NEIGHBOURS)
-        return rows_of(self.store, [found.key for found in page.records])
+        return self._rows([found.key for found in page.records])
 
     def _position(self, record: RunRecord) -> int:
         ready = [
@@ -186,10 +223,10 @@ class Board:
 
     def workers(self) -> list[Row]:
         """The workers, with the runs of each."""
-        return self._workers(self.store.live.view())
+        return self._workers(self.store.live.view(), self.store.workers.alive())
 
-    def _workers(self, view: LiveView) -> list[Row]:
-        rows = plant.workers(self.store, view)
+    def _workers(self, view: LiveView, beats: list[WorkerBeat]) -> list[Row]:
+        rows = plant.workers(self.store, view, beats)
         keys = [run["key"] for row in rows for run in row["runs"]]
         names = {record.key: record.identity.run_id for record in self.store.listing.records(keys)}
         for row in rows:
@@ -199,7 +236,8 @@ class Board:
 
     def queues(self) -> dict[str, Any]:
         """The queue and its last hour."""
-        return plant.queues(self.services, self.store.live.view(), self.store.stats.overview(60))
+        numbers, beats = self.store.stats.overview(60), self.store.workers.alive()
+        return plant.queues(self.services, self.store.live.view(), numbers, beats)
 
     def stats(self, minutes: int = 60) -> dict[str, Any]:
         """The numbers of the last minutes."""
@@ -209,9 +247,9 @@ class Board:
         """Redis, settings with secrets masked, versions."""
         return plant.system(self.services)
 
-    def banner(self) -> dict[str, Any]:
+    def banner(self, beats: list[WorkerBeat] | None = None) -> dict[str, Any]:
         """What every page says on top: a paused intake, drained workers, no worker at all."""
-        beats = self.store.workers.alive()
+        beats = self.store.workers.alive() if beats is None else beats
         shown_: dict[str, Any] = {
             "draining": [beat.name for beat in beats if beat.facts.get("draining")],
         }
@@ -235,6 +273,15 @@ class Board:
             ) from None
         return {"entries": entries} | ({"next": following} if following else {})
 
+    def whole_audit(self) -> Iterator[dict[str, Any]]:
+        """Every entry, newest first, a page of the store at a time."""
+        cursor: str | None = None
+        while True:
+            entries, cursor = self.store.audit.page(limit=AUDIT_PAGE, cursor=cursor)
+            yield from entries
+            if cursor is None:
+                return
+
     def bulks(self, limit: int = 20) -> list[dict[str, Any]]:
         """Bulk cancels, the newest first."""
         return [bulk.document() for bulk in self.store.bulk.recent(limit)]
@@ -248,6 +295,12 @@ class Board:
         return found.document() | {
             "results": [{"key": key, "result": result} for key, result in results.items()]
         }
+
+    def _rows(self, run_keys: Iterable[str]) -> list[Row]:
+        return [self._veiled(row) for row in rows_of(self.store, run_keys)]
+
+    def _veiled(self, row: Row) -> Row:
+        return row if may_see_payloads(self.actor, row["actor"]) else veiled(row)
 
     # --- lookup -------------------------------------------------------------------------------------------
 

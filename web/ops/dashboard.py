@@ -19,11 +19,12 @@ from werkzeug.wrappers import Response
 
 from shared.logs import get_logger
 from shared.store.errors import StoreError
+from web import openapi
 from web.identity import SESSION_PAGES
-from web.ops import acting, live, notice, signin, wording
+from web.ops import acting, audit_file, live, notice, signin, wording
 from web.ops.acting import look_here
 from web.ops.look import Look, View
-from web.ops.pages import run, runs
+from web.ops.pages import overview, run, runs
 from web.ops.rights import operator_rights
 from web.problems import KINDS, Code, Problem
 from web.services import services
@@ -142,7 +143,9 @@ def _problem(problem: Problem) -> tuple[str, int]:
 
 @blueprint.errorhandler(StoreError)
 def _store_error(error: StoreError) -> tuple[str, int]:
-    log.warning("http.store_error", error=type(error).__name__, path=request.path, method=request.method)
+    log.warning(
+        "http.store_unavailable", error=type(error).__name__, path=request.path, method=request.method
+    )
     detail = acting.store_trouble(error)
     return render_template("ops/problem.html", title=KINDS[Code.STORE_UNAVAILABLE].title, detail=detail), 503
 
@@ -214,6 +217,16 @@ def _download(key: str) -> FlaskResponse:
     return run.download(look_here(), key)
 
 
+def _download_input(key: str) -> FlaskResponse:
+    """What the run was given, as it was sent."""
+    return run.download_input(look_here(), key)
+
+
+def _audit_export() -> FlaskResponse:
+    """The whole audit as a file."""
+    return audit_file.answer(look_here().board, request.args.get("format", "csv"))
+
+
 def _small(name: str, view: str, *kept: str) -> str:
     query = [(arg, request.args[arg]) for arg in kept if arg in request.args]
     return _page(name, view, look_here(), query)
@@ -234,10 +247,14 @@ def _audit() -> str:
     return _small("audit", "audit", "cursor", "run")
 
 
+def _banner(look: Look) -> dict[str, Any]:
+    return {"banner": overview.banner(look, look.board.banner())}
+
+
 def _bulks() -> str:
     """Bulk cancels, the newest first."""
     look = look_here()
-    return render_template("ops/bulks.html", look=look, bulks=look.board.bulks(50))
+    return render_template("ops/bulks.html", look=look, bulks=look.board.bulks(50), parts=_banner(look))
 
 
 def _bulk(bulk: str) -> str:
@@ -250,7 +267,7 @@ def _bulk(bulk: str) -> str:
 def _system() -> str:
     """Redis, settings, versions, what is wrong with them."""
     look = look_here()
-    return render_template("ops/system.html", look=look, found=look.board.system())
+    return render_template("ops/system.html", look=look, found=look.board.system(), parts=_banner(look))
 
 
 def _theme() -> Response:
@@ -273,6 +290,7 @@ _ROUTES: tuple[tuple[str, str, str, Any], ...] = (
     ("POST", "/runs/selected", "do_selected", acting.do_selected),
     ("GET", "/runs/<key>", "run", _run),
     ("GET", "/runs/<key>/events.ndjson", "download", _download),
+    ("GET", "/runs/<key>/input.json", "download_input", _download_input),
     ("GET", "/runs/<key>/<act>", "ask_run", acting.ask_run),
     ("POST", "/runs/<key>/<act>", "do_run", acting.do_run),
     ("GET", "/bulk", "bulks", _bulks),
@@ -280,6 +298,7 @@ _ROUTES: tuple[tuple[str, str, str, Any], ...] = (
     ("GET", "/bulk/new", "ask_bulk", acting.ask_bulk),
     ("GET", "/bulk/<bulk>", "bulk", _bulk),
     ("POST", "/bulk/<bulk>/stop", "stop_bulk", acting.stop_bulk),
+    ("POST", "/bulk/<bulk>/retry", "retry_bulk", acting.retry_bulk),
     ("GET", "/workers", "workers", _workers),
     ("GET", "/workers/<worker>/<act>", "ask_worker", acting.ask_worker),
     ("POST", "/workers/<worker>/<act>", "do_worker", acting.do_worker),
@@ -287,6 +306,7 @@ _ROUTES: tuple[tuple[str, str, str, Any], ...] = (
     ("GET", "/queues/<act>", "ask_queue", acting.ask_queue),
     ("POST", "/queues/<act>", "do_queue", acting.do_queue),
     ("GET", "/audit", "audit", _audit),
+    ("GET", "/audit/export", "audit_export", _audit_export),
     ("GET", "/system", "system", _system),
     ("GET", "/stream", "stream", live.stream),
     ("GET", "/poll", "poll", live.poll),
@@ -300,3 +320,4 @@ def register(app: Flask) -> None:
     """Puts the pages into the application."""
     wording.register(app)
     app.register_blueprint(blueprint)
+    openapi.leave_out(app, blueprint.name)

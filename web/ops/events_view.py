@@ -51,8 +51,10 @@ class EventRow:
     moment: int | None = None
     until: int | None = None
     raw: list[tuple[int, str]] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
     hidden: bool = False
     bad: bool = False
+    breaks: dict[int, str] = field(default_factory=dict)
 
     @property
     def more(self) -> int:
@@ -103,6 +105,12 @@ def fold_sizes(items: Iterable[dict[str, Any]]) -> list[EventRow]:
     return rows
 
 
+def mark(rows: Iterable[EventRow], broken: dict[int, str]) -> None:
+    """Tells each row which of its events break a rule of the protocol."""
+    for row in rows:
+        row.breaks = {seq: broken[seq] for seq in row.seqs if seq in broken}
+
+
 def only(rows: Sequence[EventRow], groups: set[str]) -> list[EventRow]:
     """The rows of these kinds; all when none is named."""
     return [row for row in rows if not groups or row.group in groups]
@@ -111,6 +119,7 @@ def only(rows: Sequence[EventRow], groups: set[str]) -> list[EventRow]:
 def _add(row: EventRow, seq: int, kind: str, event: dict[str, Any]) -> None:
     compact = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
     row.last, row.count, row.bytes = seq, row.count + 1, row.bytes + len(compact.encode())
+    row.seqs.append(seq)
     if len(row.raw) < RAW_SHOWN:
         pretty = json.dumps(event, ensure_ascii=False, indent=2) if row.count == 1 else compact
         row.raw.append((seq, pretty))

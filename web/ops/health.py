@@ -54,7 +54,7 @@ def is_sync_server(environ: dict[str, Any]) -> bool:
 def look_at_server() -> None:
     """Logs a sync server with the first request, before the first stream is cut."""
     if _server_looked_at.first() and is_sync_server(request.environ):
-        log.error("web.sync_worker_class", hint=SYNC_WARNING)
+        log.error("web.worker_class_unfit", hint=SYNC_WARNING)
 
 
 @blueprint.get("/health/live")

@@ -45,7 +45,7 @@ BEAT_TICKS = 3
 MOST_STREAMS = 256
 """Open pages of one process; further ones poll."""
 
-_AGES = re.compile(r"(<time [^>]*data-ago>)[^<]*")
+_AGES = re.compile(r"(<time [^>]*data-ago(?:=\"for\")?>)[^<]*")
 
 
 class Seats:

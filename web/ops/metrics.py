@@ -8,68 +8,26 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 from flask import Blueprint, Response
 
 from shared.runs.access import Role
 from shared.store.connection import FAILURES
-from shared.store.stats import BOUNDS_MS, Histogram
+from shared.store.errors import StoreFull, StoreUnavailable, StoreUncertain
+from shared.store.stats import BOUNDS_MS, HISTOGRAMS, Histogram
 from shared.store.store import Store
 from web.identity import current_actor
 from web.openapi import Answer, Operation, operation
+from web.ops.metric import METRICS, Family, family, number
 from web.ops.rights import require
 from web.services import Services, services
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+ERROR_KINDS = tuple(kind.__name__ for kind in (StoreFull, StoreUnavailable, StoreUncertain))
+
 blueprint = Blueprint("metrics", __name__)
-
-_HISTOGRAMS = {
-    "queue_wait": "From ready for a worker to claimed.",
-    "first_event": "From ready for a worker to the agent's first event.",
-    "duration": "From claimed to the recorded ending.",
-    "cancel_latency": "From the cancel request to the recorded ending.",
-}
-
-Labels = Mapping[str, str]
-
-
-@dataclass(slots=True)
-class Family:
-    """One metric with its samples: suffix, labels, value."""
-
-    name: str
-    kind: str
-    help: str
-    samples: list[tuple[str, Labels, float]] = field(default_factory=list)
-
-    def add(self, value: float, suffix: str = "", **labels: str) -> Family:
-        self.samples.append((suffix, labels, value))
-        return self
-
-    def lines(self) -> Iterator[str]:
-        """HELP, TYPE, and one line per sample (Prometheus exposition format 0.0.4)."""
-        yield f"# HELP {self.name} {_escaped(self.help)}"
-        yield f"# TYPE {self.name} {self.kind}"
-        for suffix, labels, value in self.samples:
-            shown = ",".join(f'{name}="{_quoted(text)}"' for name, text in labels.items())
-            yield f"{self.name}{suffix}{f'{{{shown}}}' if shown else ''} {_number(value)}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _quoted(text: str) -> str:
-    return _escaped(text).replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 @blueprint.get("/metrics")
@@ -85,7 +43,7 @@ def metrics() -> Response:
     held = services()
     if not held.settings.metrics_public:
         require(current_actor(), Role.VIEWER)
-    text = "\n".join(line for family in families(held) for line in family.lines())
+    text = "\n".join(line for found in families(held) for line in found.lines())
     answer = Response(text + "\n", content_type=CONTENT_TYPE)
     answer.headers["Cache-Control"] = "no-store"
     return answer
@@ -102,90 +60,77 @@ def families(held: Services) -> Iterator[Family]:
 
 def _runs(store: Store) -> Iterator[Family]:
     totals = store.stats.totals()
-    yield Family("outlast_runs_accepted_total", "counter", "Runs accepted.").add(totals.accepted)
-    ended = Family("outlast_runs_total", "counter", "Runs ended, by agent, outcome and failure code.")
+    yield family("outlast_runs_accepted_total").add(totals.accepted)
+    ended = family("outlast_runs_total")
     for (agent, outcome, code), count in sorted(totals.endings.items()):
         ended.add(count, agent=agent, outcome=outcome, code=code)
     yield ended
-    for name, text in _HISTOGRAMS.items():
-        yield _histogram(f"outlast_{name}_seconds", text, totals.histograms[name])
+    for name in HISTOGRAMS:
+        yield _histogram(f"outlast_{name}_seconds", totals.histograms[name])
 
 
-def _histogram(name: str, text: str, found: Histogram) -> Family:
-    family = Family(name, "histogram", text)
-    total = 0
+def _histogram(name: str, found: Histogram) -> Family:
+    shown, total = family(name), 0
     for bound, count in zip((*(ms / 1000 for ms in BOUNDS_MS), math.inf), found.counts, strict=True):
         total += count
-        family.add(total, "_bucket", le=_number(bound))
-    return family.add(found.sum_ms / 1000, "_sum").add(total, "_count")
+        shown.add(total, "_bucket", le=number(bound))
+    return shown.add(found.sum_ms / 1000, "_sum").add(total, "_count")
 
 
 def _live(store: Store) -> Iterator[Family]:
     view = store.live.view()
     counts = view.counts()
-    live = Family("outlast_live_runs", "gauge", "Live runs by where they are; cancelling ones run too.")
+    live = family("outlast_live_runs")
     for state in ("ready", "waiting", "running", "cancelling"):
         live.add(counts[state], state=state)
     yield live
-    troubles = Family("outlast_attention_runs", "gauge", "Live runs that need a person's look, by why.")
+    troubles = family("outlast_attention_runs")
     kinds = dict.fromkeys(("orphaned", "cancelling", "stalled", "queued_long"), 0)
     for run in view.runs:
         for one in view.attention(run):
-            kinds[one.kind] += one.late
+            kinds[one.kind] = kinds.get(one.kind, 0) + one.late
     for kind, count in kinds.items():
         troubles.add(count, kind=kind)
     yield troubles
     depth, oldest = store.stats.ready()
-    yield Family("outlast_queue_depth", "gauge", "Runs that wait for a worker.").add(depth)
-    yield Family("outlast_queue_oldest_seconds", "gauge", "How long the oldest of them has waited.").add(
-        (oldest or 0) / 1000
-    )
-    paused = store.controls.paused() is not None
-    yield Family("outlast_intake_paused", "gauge", "Whether operators paused the intake.").add(paused)
+    yield family("outlast_queue_depth").add(depth)
+    yield family("outlast_queue_oldest_seconds").add((oldest or 0) / 1000)
+    yield family("outlast_intake_paused").add(store.controls.paused() is not None)
 
 
 def _sweeps(store: Store) -> Iterator[Family]:
     counted = store.stats.sweeps()
-    passes = counted.get("passes", 0)
-    yield Family("outlast_sweep_passes_total", "counter", "Passes of the sweep.").add(passes)
-    runs = Family("outlast_sweep_runs_total", "counter", "Runs that the sweep repaired, by what it did.")
+    yield family("outlast_sweep_passes_total").add(counted.get("passes", 0))
+    runs = family("outlast_sweep_runs_total")
     for act in ("ended", "enqueued", "timed_out", "expired"):
         runs.add(counted.get(act, 0), act=act)
     yield runs
 
 
-_WORKER_GAUGES = {"slots": "Runs at once.", "busy": "Slots in use.", "abandoned": "Slots of deaf agents."}
-
-
 def _workers(store: Store) -> Iterator[Family]:
     beats = store.workers.alive()
-    yield Family("outlast_workers", "gauge", "Workers with a fresh heartbeat.").add(len(beats))
-    for fact, text in _WORKER_GAUGES.items():
-        family = Family(f"outlast_worker_{fact}", "gauge", text)
+    yield family("outlast_workers").add(len(beats))
+    for name, fact in (
+        ("outlast_worker_slots", "slots"),
+        ("outlast_worker_busy", "busy"),
+        ("outlast_worker_abandoned", "abandoned"),
+        ("outlast_worker_redis_errors_total", "redis_errors"),
+    ):
+        shown = family(name)
         for beat in beats:
-            family.add(float(beat.facts.get(fact, 0)), worker=beat.name)
-        yield family
-    failures = Family("outlast_worker_redis_errors_total", "counter", "Failed calls of Redis in workers.")
-    for beat in beats:
-        failures.add(float(beat.facts.get("redis_errors", 0)), worker=beat.name)
-    yield failures
-
-
-_HUB_GAUGES = {"followed_runs", "ring_bytes"}
+            shown.add(float(beat.facts.get(fact, 0)), worker=beat.name)
+        yield shown
 
 
 def _process(held: Services) -> Iterator[Family]:
     own = f"{socket.gethostname()}:{os.getpid()}"
     told = held.hub.stats()
-    streams = Family("outlast_open_streams", "gauge", "Streams open in this web process.")
-    yield streams.add(told.get("open_streams", 0), process=own)
+    yield family("outlast_open_streams").add(told.pop("open_streams", 0), process=own)
     for name, count in sorted(told.items()):
-        text = f"The hub's {name.replace('_', ' ')} in this web process."
-        if name in _HUB_GAUGES:
-            yield Family(f"outlast_hub_{name}", "gauge", text).add(count, process=own)
-        elif name != "open_streams":
-            yield Family(f"outlast_hub_{name}_total", "counter", text).add(count, process=own)
-    errors = Family("outlast_redis_errors_total", "counter", "Failed calls of Redis in this web process.")
-    for kind, count in sorted(FAILURES.items()):
+        gauge = f"outlast_hub_{name}"
+        yield family(gauge if gauge in METRICS else f"{gauge}_total").add(count, process=own)
+    errors = family("outlast_redis_errors_total")
+    # From the start, because Prometheus sees no increase in a counter that appears with its first count.
+    for kind, count in sorted((dict.fromkeys(ERROR_KINDS, 0) | FAILURES).items()):
         errors.add(count, kind=kind, process=own)
     yield errors

@@ -37,6 +37,10 @@ NO_WORKER_EFFECT = (
 )
 
 
+RUNS_OF_WORKER = 20
+"""Runs that are listed with a worker; the others are counted."""
+
+
 def family(name: str) -> str:
     """What all processes of one worker have in common in their names."""
     return name.rpartition(":")[2]
@@ -56,16 +60,23 @@ def effect_of(beat: WorkerBeat | None) -> str:
     return EFFECTS.get(str(beat.facts.get("pool")), _THREAD_EFFECT)
 
 
-def workers(store: Store, view: LiveView) -> list[dict[str, Any]]:
-    """Every worker with a fresh heartbeat and the runs it has."""
+def workers(store: Store, view: LiveView, beats: list[WorkerBeat]) -> list[dict[str, Any]]:
+    """Every worker with a fresh heartbeat and its runs: those in trouble first, then the oldest."""
     drained = store.controls.draining()
+    owned: dict[str, list[LiveRun]] = {}
+    for run in view.runs:
+        if run.worker:
+            owned.setdefault(family(run.worker), []).append(run)
     shown = []
-    for beat in store.workers.alive():
+    for beat in beats:
+        own = owned.get(family(beat.name), [])
+        own.sort(key=lambda run: (not view.attention(run), run.times.get("started_at", 0)))
         row: dict[str, Any] = {
             "name": beat.name,
             **beat.facts,
             "terminate_effect": effect_of(beat),
-            "runs": [_run(run, view) for run in view.runs if run.worker and _has(beat, run.worker)],
+            "runs": [_run(run, view) for run in own[:RUNS_OF_WORKER]],
+            "runs_total": len(own),
         }
         if isinstance(row.get("started_at"), int):
             row["started_at"] = rfc3339(row["started_at"])
@@ -74,10 +85,6 @@ def workers(store: Store, view: LiveView) -> list[dict[str, Any]]:
             row |= {"draining": True, "draining_by": drained[beat.name].document()}
         shown.append(row)
     return shown
-
-
-def _has(beat: WorkerBeat, process: str) -> bool:
-    return family(beat.name) == family(process)
 
 
 def _run(run: LiveRun, view: LiveView) -> dict[str, Any]:
@@ -90,10 +97,9 @@ def _run(run: LiveRun, view: LiveView) -> dict[str, Any]:
     }
 
 
-def queues(services: Services, view: LiveView, numbers: Overview) -> dict[str, Any]:
+def queues(services: Services, view: LiveView, numbers: Overview, beats: list[WorkerBeat]) -> dict[str, Any]:
     """The one queue: its depth, its oldest run, and who takes from it."""
     store = services.store
-    beats = store.workers.alive()
     ready = [run.times["ready_at"] for run in view.runs if _is_ready(run)]
     shown: dict[str, Any] = {
         "name": services.settings.queue,
@@ -137,6 +143,7 @@ def stats(numbers: Overview) -> dict[str, Any]:
     """The last minutes as they are plotted."""
     agents: dict[str, Counter[str]] = {}
     codes: Counter[str] = Counter()
+    ended = _ended_per_minute(numbers)
     for (agent, status, code), count in numbers.total.endings.items():
         row = agents.setdefault(agent, Counter())
         row[status] += count
@@ -156,11 +163,23 @@ def stats(numbers: Overview) -> dict[str, Any]:
             for minute in numbers.minutes
         ],
         "agents": [
-            {"agent": agent, **{name: row[name] for name in ENDINGS}} for agent, row in sorted(agents.items())
+            {"agent": agent, **{name: row[name] for name in ENDINGS}, "ended_per_minute": ended[agent]}
+            for agent, row in sorted(agents.items())
         ],
         "codes": [{"code": code, "count": count} for code, count in codes.most_common() if count],
         "histograms": {name: found.document() for name, found in numbers.total.histograms.items()},
     }
+
+
+def _ended_per_minute(numbers: Overview) -> dict[str, list[int]]:
+    """Agent -> how many of its runs ended in each minute, the oldest first."""
+    found: dict[str, list[int]] = {}
+    for at, minute in enumerate(numbers.minutes):
+        for (agent, _, _), count in minute.numbers.endings.items():
+            found.setdefault(agent, [0] * len(numbers.minutes))[at] += count
+    for agent, _, _ in numbers.total.endings:
+        found.setdefault(agent, [0] * len(numbers.minutes))
+    return found
 
 
 def bounded_minutes(minutes: int) -> int:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from web.ops.wording import OUTCOMES, count, duration, milliseconds
 
 WIDTH, HEIGHT = 600, 120
+SPARK_WIDTH, SPARK_HEIGHT = 160, 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,25 @@ def depth(series: Sequence[dict[str, Any]]) -> Plot:
     return Plot(_svg(shapes, label), label, tops, _clock(series), empty=len(points) < 2)
 
 
+def spark(series: Sequence[int], name: str) -> Markup:
+    """One small line without an axis: how a number went, minute by minute."""
+    top, step = max(series, default=0), SPARK_WIDTH / max(1, len(series) - 1)
+    points = [
+        (at * step, SPARK_HEIGHT - 1.5 - value / max(1, top) * (SPARK_HEIGHT - 3))
+        for at, value in enumerate(series)
+    ]
+    label = f"{name}: at most {top} in a minute, {series[-1] if series else 0} in this one."
+    head = Markup(
+        '<svg class="spark" role="img" aria-label="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">'
+        '<title>{}</title><path class="fill-depth" d="M0 {}L{}L{} {}Z"/>'
+        '<path class="line-depth" d="M{}"/></svg>'
+    )
+    line = _line(points) or "0 0"
+    return head.format(
+        label, SPARK_WIDTH, SPARK_HEIGHT, label, SPARK_HEIGHT, line, SPARK_WIDTH, SPARK_HEIGHT, line
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One stretch of a run's life; ``tone`` colours it."""
@@ -183,4 +203,6 @@ def _line(points: Iterable[tuple[float, float]]) -> str:
 def _clock(series: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     if not series:
         return ()
-    return tuple(minute["at"][11:16] for minute in (series[0], series[len(series) // 2], series[-1]))
+    mark = Markup('<time class="clock" datetime="{}">{}</time>')
+    shown = (series[0], series[len(series) // 2], series[-1])
+    return tuple(mark.format(minute["at"], minute["at"][11:16]) for minute in shown)

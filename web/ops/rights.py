@@ -12,6 +12,7 @@ ACTIONS: dict[str, Role] = {
     "retry": Role.OPERATOR,
     "requeue": Role.OPERATOR,
     "terminate": Role.ADMIN,
+    "mark_lost": Role.ADMIN,
     "pause": Role.ADMIN,
     "drain": Role.ADMIN,
     "payloads": Role.PAYLOADS,

@@ -17,8 +17,35 @@ def rows_of(store: Store, run_keys: Iterable[str]) -> list[Row]:
     """The rows of these runs in their order; those that are gone are left out."""
     records = store.listing.records(list(run_keys))
     leases = store.live.leases_of([record.key for record in records if not record.ended])
+    asked = store.listing.open_questions(records)
     now, limits = store.runs.now_ms(), thresholds(store.settings)
-    return [row_of(record, now, attention(record, now, leases.get(record.key), limits)) for record in records]
+    rows = []
+    for record in records:
+        row = row_of(record, now, attention(record, now, leases.get(record.key), limits))
+        rows.append(row | waiting_for(asked, record.key))
+    return rows
+
+
+def waiting_for(asked: dict[str, dict[str, Any]], key: str) -> Row:
+    """The questions of an interrupted run that are open; ``by`` is the queued run that will answer."""
+    if key not in asked:
+        return {}
+    listed = []
+    for interrupt_id, question in sorted(asked[key].items()):
+        one: Row = {"id": interrupt_id}
+        if question.get("expires_at"):
+            one["expires_at"] = rfc3339(int(float(question["expires_at"])))
+        listed.append(one | ({"by": question["by"]} if question.get("by") else {}))
+    return {"waiting_for": listed}
+
+
+def veiled(row: Row) -> Row:
+    """The row for who may not read payloads: of the questions to people only their ids and reasons."""
+    interrupts = (row.get("outcome") or {}).get("interrupts")
+    if interrupts is None:
+        return row
+    told = [{name: one[name] for name in ("id", "reason") if name in one} for one in interrupts]
+    return row | {"outcome": {"type": row["outcome"].get("type"), "interrupts": told}}
 
 
 def row_of(record: RunRecord, now_ms: int, found: list[Attention]) -> Row:
@@ -27,6 +54,8 @@ def row_of(record: RunRecord, now_ms: int, found: list[Attention]) -> Row:
     row.pop("detail", None)
     if "retried_as" in row:
         row["retried_as"] = row["retried_as"].split()
+    if record.calling is not None:
+        row["calling"] = record.calling | {"since": rfc3339(record.calling["since"])}
     row["age_seconds"] = _seconds(record.times["created_at"], now_ms)
     spoke = record.times.get("last_event_at", record.times.get("started_at"))
     if spoke is not None and not record.ended:

@@ -10,6 +10,7 @@ from flask import Flask
 from markupsafe import Markup, escape
 
 from shared.runs.outcome import FailureCode
+from shared.store.search import filter_of
 from web.ops.events_view import GROUPS
 
 Row = dict[str, Any]
@@ -36,6 +37,7 @@ STATES = {
     "stalled": State("stalled", "clock", "amber"),
     "queued_long": State("queued too long", "clock", "amber"),
     "interrupted": State("waiting for input", "pause", "violet"),
+    "answered": State("input given", "pause", "quiet"),
     "succeeded": State("succeeded", "tick", "green"),
     "cancelled": State("cancelled", "stop", "quiet"),
     "failed": State("failed", "cross", "red"),
@@ -43,7 +45,7 @@ STATES = {
 
 OUTCOMES = {
     "succeeded": "succeeded",
-    "interrupted": "waiting for input",
+    "interrupted": "paused for input",
     "cancelled": "cancelled",
     "failed": "failed, other",
     "transport_timeout": "provider time-out",
@@ -59,6 +61,8 @@ def state_of(row: Row) -> State:
         return STATES[row["attention"][0]["kind"]]
     if row["status"] == "queued" and "ready_at" not in row:
         return STATES["waiting"]
+    if row["status"] == "interrupted" and row.get("waiting_for") == []:
+        return STATES["answered"]
     return STATES[row["status"]]
 
 
@@ -121,11 +125,24 @@ def ago(moment: str | None) -> Markup:
     )
 
 
+def since(moment: str) -> Markup:
+    """For how long something has gone on; kept fresh like ``ago``."""
+    seconds = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+    return Markup('<time datetime="{}" title="{}" data-ago="for">{}</time>').format(
+        moment, exact(moment), duration(float(int(seconds)))
+    )
+
+
 def at(moment: str | None) -> Markup:
     """The exact time of day, the date in the title."""
     if not moment:
         return Markup('<span class="none">{}</span>').format(UNKNOWN)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(moment, exact(moment), moment[11:19])
+
+
+def filter_words(document: Row) -> str:
+    """A filter as the audit keeps it, for people."""
+    return filter_of(document).words()
 
 
 def glyph(name: str) -> Markup:
@@ -142,6 +159,19 @@ def badge(state: State) -> Markup:
 
 def register(app: Flask) -> None:
     """Makes the words known to the templates."""
-    for function in (duration, milliseconds, size, count, exact, ago, at, glyph, badge, state_of):
+    for function in (
+        duration,
+        milliseconds,
+        size,
+        count,
+        exact,
+        ago,
+        since,
+        at,
+        filter_words,
+        glyph,
+        badge,
+        state_of,
+    ):
         app.jinja_env.filters[function.__name__] = function
     app.jinja_env.globals |= {"STATES": STATES, "groups": GROUPS}

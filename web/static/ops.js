@@ -20,11 +20,45 @@
   function tick() {
     const now = Date.now() - skew;
     for (const each of document.querySelectorAll("time[data-ago]")) {
-      const text = `${words(Math.max(0, Math.floor((now - Date.parse(each.dateTime)) / 1000)))} ago`;
+      const age = words(Math.max(0, Math.floor((now - Date.parse(each.dateTime)) / 1000)));
+      const text = each.dataset.ago === "for" ? age : `${age} ago`;
       if (each.textContent !== text) each.textContent = text;
     }
     freshness();
   }
+
+  // --- UTC or local ----------------------------------------------------------------------------------------
+
+  const zones = document.querySelector("[data-zones]");
+  const two = (number) => String(number).padStart(2, "0");
+  let zone = localStorage.getItem("outlast-zone") === "local" ? "local" : "utc";
+
+  function clock(moment) {
+    const day = zone === "utc" ? moment : new Date(moment.getTime() - moment.getTimezoneOffset() * 60000);
+    const [date, time] = day.toISOString().split("T");
+    return { date, time: time.slice(0, 8), short: time.slice(0, 5) };
+  }
+
+  function rezone() {
+    for (const each of document.querySelectorAll("time[datetime]")) {
+      const at = clock(new Date(each.dateTime));
+      if (each.title) each.title = `${at.date} ${at.time} ${zone === "utc" ? "UTC" : "local time"}`;
+      if (each.classList.contains("clock")) each.textContent = at.short;
+      else if (!("ago" in each.dataset)) each.textContent = at.time;
+    }
+    for (const each of zones?.querySelectorAll("[data-zone]") ?? []) each.setAttribute("aria-pressed", String(each.dataset.zone === zone));
+  }
+  if (zones) {
+    zones.hidden = false;
+    zones.addEventListener("click", (event) => {
+      const chosen = event.target.closest("[data-zone]");
+      if (!chosen) return;
+      zone = chosen.dataset.zone;
+      localStorage.setItem("outlast-zone", zone);
+      rezone();
+    });
+  }
+  if (zone === "local") rezone();
 
   // --- live ---------------------------------------------------------------------------------------------
 
@@ -108,6 +142,8 @@
     if (event.target.closest("[data-help]")) { help.showModal(); return; }
     const copy = event.target.closest("[data-copy]");
     if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "copied"; });
+    const whole = event.target.closest("[data-copy-of]");
+    if (whole) navigator.clipboard.writeText(document.getElementById(whole.dataset.copyOf).textContent).then(() => { whole.textContent = "copied"; });
     const menu = document.querySelector("details.menu[open]");
     if (menu && !menu.contains(event.target)) menu.open = false;
   });
@@ -134,7 +170,7 @@
   }
   if (all) { all.hidden = false; all.addEventListener("change", () => { for (const box of boxes()) box.checked = all.checked; count(); }); }
   document.addEventListener("change", (event) => { if (event.target.name === "key") count(); });
-  document.addEventListener("htmx:after:swap", () => { count(); tick(); });
+  document.addEventListener("htmx:after:swap", () => { count(); tick(); if (zone === "local") rezone(); });
   for (const each of document.querySelectorAll("[data-help]")) each.hidden = false;
   count();
 

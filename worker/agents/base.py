@@ -6,17 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from shared.protocol import events as ag
 from shared.runs.outcome import Outcome
 from worker.context import RunContext, current_run
 from worker.failures import AgentError, ProtocolError, UpstreamError
+from worker.transformation import Transformer
 
 __all__ = ["Agent", "AgentEntry", "AgentError", "Interrupt", "ProtocolError", "UpstreamError"]
 
 POLICIES = frozenset({"enqueue", "reject", "interrupt"})
 """What a request does that meets an active run on its thread."""
+
+MOST_RETRIES = 10
+"""How often an agent may ask to be executed again; a run that kills its worker kills that many more."""
 
 
 class Agent(Protocol):
@@ -51,6 +55,8 @@ class Interrupt:
                 raise ProtocolError(f"not an interrupt: {error.error_count()} members do not fit") from error
         if not asked:
             raise ProtocolError("an interrupt asks at least one question")
+        if len({question.id for question in asked}) < len(asked):
+            raise ProtocolError("two questions of an interrupt have the same id")
         self.interrupts: list[dict[str, Any]] = [
             question.model_dump(mode="json", by_alias=True) for question in asked
         ]
@@ -66,6 +72,10 @@ class AgentEntry:
 
     ``run`` takes the context; it is a coroutine function if ``is_async``. ``cancel_at_once`` says
     that a stop cancels its task without waiting for the grace. ``policy`` is one of ``POLICIES``.
+    ``transformers`` are called once per run, each to make its transformer. ``state_model`` is what the
+    request's state must fit. ``echo_input`` puts the whole request into RUN_STARTED.
+    ``retry_on_worker_lost`` is how often a run is executed again, from its start, when its worker is lost:
+    for agents whose effects may happen twice.
     """
 
     name: str
@@ -75,6 +85,10 @@ class AgentEntry:
     description: str | None = None
     capabilities: dict[str, Any] | None = field(default=None, hash=False)
     policy: str = "enqueue"
+    transformers: tuple[Callable[[], Transformer], ...] = ()
+    state_model: type[BaseModel] | None = None
+    echo_input: bool = False
+    retry_on_worker_lost: int = 0
 
     def facts(self) -> dict[str, Any]:
         """What the catalogue tells about the agent; absent facts are left out."""
@@ -83,4 +97,8 @@ class AgentEntry:
             shown["description"] = self.description
         if self.capabilities:
             shown["capabilities"] = self.capabilities
+        if self.echo_input:
+            shown["echo_input"] = True
+        if self.retry_on_worker_lost:
+            shown["retry_on_worker_lost"] = self.retry_on_worker_lost
         return shown

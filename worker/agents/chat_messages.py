@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, assert_never
+
+import orjson
 
 from shared.protocol.events import (
     AssistantMessage,
@@ -42,19 +46,42 @@ because whoever pays for the key chooses it."""
 _WHOLE = frozenset({"max_tokens", "max_completion_tokens", "seed"})
 
 
-def request_body(run_input: RunAgentInput, model: str) -> dict[str, Any]:
+EXTRA = "extra_content"
+"""Member of a tool call that an endpoint wants to see again with it, such as a signature of its thinking."""
+
+_SEAL = f"{EXTRA}:"
+
+
+def sealed(extra: dict[str, Any]) -> str:
+    """That member as the encrypted value of an AG-UI tool call, in which a client brings it back."""
+    return _SEAL + orjson.dumps(extra).decode()
+
+
+def request_body(
+    run_input: RunAgentInput,
+    model: str,
+    *,
+    messages: Sequence[Message] | None = None,
+    tools: Sequence[Tool] | None = None,
+    instructions: str = "",
+    thoughts: Mapping[str, Mapping[str, str]] | None = None,
+) -> dict[str, Any]:
     """The JSON body of ``POST /chat/completions`` for one run, streaming and with usage asked for.
 
+    ``messages`` and ``tools`` take the place of the input's, ``instructions`` stand before everything,
+    ``thoughts`` are further members of assistant messages, by the message's id.
     Raises AgentError, in words for the client, when a content part or an option cannot be sent.
     """
+    messages = run_input.messages if messages is None else messages
+    tools = run_input.tools if tools is None else tools
     body: dict[str, Any] = {
         "model": model,
         "stream": True,
         "stream_options": {"include_usage": True},
-        "messages": conversation(run_input.messages, run_input.context or ()),
+        "messages": conversation(messages, run_input.context or (), instructions, thoughts or {}),
     }
-    if run_input.tools:
-        body["tools"] = [_function(tool) for tool in run_input.tools]
+    if tools:
+        body["tools"] = [_function(tool) for tool in tools]
     body.update(options(run_input.forwarded_props))
     return body
 
@@ -76,23 +103,29 @@ def options(forwarded_props: object) -> dict[str, float]:
     return chosen
 
 
-def conversation(messages: Sequence[Message], context: Iterable[Context] = ()) -> list[dict[str, Any]]:
+def conversation(
+    messages: Sequence[Message],
+    context: Iterable[Context] = (),
+    instructions: str = "",
+    thoughts: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
     """The messages as the endpoint demands them.
 
-    Instructions that open the conversation and the application's context become one ``system`` message
-    (many chat templates allow only one, and only in front; ``developer`` is unknown to most).
+    The agent's ``instructions``, those that open the conversation and the application's context become
+    one ``system`` message (many chat templates allow only one, and only in front; ``developer`` is
+    unknown to most).
     Neighbouring assistant messages are joined and each answer follows its call. A call without an
     answer, as a stopped run leaves it, and an answer without a call are left out: endpoints refuse
-    the whole conversation because of one. Reasoning and activities are no part of what is sent.
+    the whole conversation because of one. Reasoning of earlier runs and activities are not sent.
     """
     rest = list(messages)
-    instructions: list[str] = []
+    opening = [instructions]
     while rest and isinstance(first := rest[0], SystemMessage | DeveloperMessage):
-        instructions.append(first.content)
+        opening.append(first.content)
         del rest[0]
-    instructions += [f"{item.description}:\n{item.value}" for item in context]
+    opening += [f"{item.description}:\n{item.value}" for item in context]
     sent: list[dict[str, Any]] = []
-    if text := "\n\n".join(part for part in instructions if part):
+    if text := "\n\n".join(part for part in opening if part):
         sent.append({"role": "system", "content": text})
     answers = {message.tool_call_id: message for message in rest if isinstance(message, ToolMessage)}
     for item in _joined(rest):
@@ -101,7 +134,7 @@ def conversation(messages: Sequence[Message], context: Iterable[Context] = ()) -
         elif isinstance(item, SystemMessage | DeveloperMessage):
             sent.append({"role": "system", "content": item.content})
         else:
-            sent += _assistant(item, answers)
+            sent += _assistant(item, answers, thoughts)
     return sent
 
 
@@ -131,13 +164,19 @@ def _joined(
         yield spoken
 
 
-def _assistant(spoken: list[AssistantMessage], answers: dict[str, ToolMessage]) -> Iterator[dict[str, Any]]:
+def _assistant(
+    spoken: list[AssistantMessage],
+    answers: dict[str, ToolMessage],
+    thoughts: Mapping[str, Mapping[str, str]],
+) -> Iterator[dict[str, Any]]:
     """One assistant message with its answered calls, then the answers in the order of the calls."""
     text = "\n\n".join(message.content for message in spoken if message.content)
     calls = {call.id: call for message in spoken for call in message.tool_calls or () if call.id in answers}
     if not text and not calls:
         return
     sent: dict[str, Any] = {"role": "assistant", "content": text or None}
+    for message in spoken:
+        sent |= thoughts.get(message.id, {})
     if calls:
         sent["tool_calls"] = [_call(call) for call in calls.values()]
     yield sent
@@ -148,8 +187,21 @@ def _assistant(spoken: list[AssistantMessage], answers: dict[str, ToolMessage]) 
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.function.name, "arguments": call.function.arguments or "{}"}
-    return {"id": _call_id(call.id), "type": "function", "function": function}
+    function = {"name": call.function.name, "arguments": _arguments(call.function.arguments)}
+    sent: dict[str, Any] = {"id": _call_id(call.id), "type": "function", "function": function}
+    seal = call.encrypted_value or ""
+    if seal.startswith(_SEAL):
+        with suppress(orjson.JSONDecodeError):
+            sent[EXTRA] = orjson.loads(seal.removeprefix(_SEAL))
+    return sent
+
+
+def _arguments(text: str) -> str:
+    """The arguments, or an empty object for a model's slip: many endpoints parse what they get back."""
+    try:
+        return text if isinstance(orjson.loads(text), dict) else "{}"
+    except orjson.JSONDecodeError:
+        return "{}"
 
 
 def _call_id(call_id: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,12 @@ import httpx2
 import orjson
 
 from shared.protocol.events import TokenUsage
-from worker.failures import ProviderStreamBroken
+from worker.agents.chat_messages import EXTRA
+from worker.agents.event_source import EventSource
+from worker.failures import ProtocolError, ProviderStreamBroken
 
-MAX_LINE_BYTES = 8 * 2**20
-"""A line of the answer longer than this breaks the stream; it bounds what one provider can make us hold."""
+MAX_EVENT_BYTES = 8 * 2**20
+"""An event of the answer longer than this breaks the stream; it bounds what one provider can make us hold."""
 
 MAX_BODY_CHARACTERS = 2000
 """How much of a provider's error answer an operator gets to see."""
@@ -25,6 +28,7 @@ LONGEST_PAUSE_SECONDS = 8.0
 """The pause before a repeat doubles from half a second up to this, unless the provider names one."""
 
 _ERROR_BODY_BYTES = 65_536
+_REASONING = ("reasoning_content", "reasoning")
 
 _SECRETS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), r"\1 ***"),
@@ -55,20 +59,28 @@ class ProviderStatusError(httpx2.HTTPStatusError):
 
 @dataclass(frozen=True, slots=True)
 class CallPart:
-    """One fragment of a tool call; ``index`` tells parallel calls apart, where an endpoint gives it."""
+    """One fragment of a tool call; ``index`` tells parallel calls apart, where an endpoint gives it.
+
+    ``extra`` is what the endpoint wants to see again with the call, such as a signature of its thinking.
+    """
 
     index: int | None
     call_id: str | None
     name: str | None
     arguments: str
+    extra: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one chunk of an answer says, each member absent or empty when it says nothing about it."""
+    """What one chunk of an answer says, each member absent or empty when it says nothing about it.
+
+    ``reasoning_name`` is the member that the reasoning came in; endpoints do not agree on one.
+    """
 
     text: str = ""
     reasoning: str = ""
+    reasoning_name: str = ""
     calls: tuple[CallPart, ...] = ()
     finish_reason: str | None = None
     usage: TokenUsage | None = None
@@ -78,24 +90,15 @@ class Chunk:
 async def data_of(body: AsyncIterable[bytes]) -> AsyncGenerator[list[bytes], None]:
     """The data of the events (WHATWG HTML, server-sent events), in the groups in which the bytes arrived.
 
-    A group may be empty. Split at bytes: a text splitter would also split at U+2028 and its like inside
-    the JSON. An event without its closing blank line is dropped. Raises ProviderStreamBroken for a line
-    over MAX_LINE_BYTES.
+    A group may be empty. An event without its closing blank line is dropped. Raises ProviderStreamBroken
+    for an event over MAX_EVENT_BYTES.
     """
-    rest = b""
-    data: list[bytes] = []
+    source = EventSource(MAX_EVENT_BYTES)
     async for piece in body:
-        *lines, rest = (rest + piece).split(b"\n")
-        if len(rest) > MAX_LINE_BYTES:
-            raise ProviderStreamBroken("the provider sent a line without end")
-        ready: list[bytes] = []
-        for raw in lines:
-            line = raw.removesuffix(b"\r")
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
-            elif not line and data:
-                ready.append(b"\n".join(data))
-                data = []
+        try:
+            ready = source.feed(piece)
+        except ProtocolError as error:
+            raise ProviderStreamBroken("the provider sent an event without end") from error
         yield ready
 
 
@@ -133,8 +136,8 @@ def pause_before_repeat(error: Exception, attempt: int) -> float | None:
 def parse_chunk(data: bytes, model: str) -> Chunk:
     """One chunk of an answer. Raises ProviderStreamBroken if it is no JSON object."""
     try:
-        chunk = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
+        chunk = _read(data)
+    except (ValueError, RecursionError) as error:
         raise ProviderStreamBroken("the provider sent a chunk that is not JSON") from error
     if not isinstance(chunk, dict):
         raise ProviderStreamBroken("the provider sent a chunk that is not an object")
@@ -147,13 +150,32 @@ def parse_chunk(data: bytes, model: str) -> Chunk:
     delta = choices[0].get("delta")
     if not isinstance(delta, dict):
         delta = {}
+    thinking = next((name for name in _REASONING if _text(delta.get(name))), "")
     return Chunk(
         text=_text(delta.get("content")) + _text(delta.get("refusal")),
-        reasoning=_text(delta.get("reasoning_content")) or _text(delta.get("reasoning")),
+        reasoning=_text(delta.get(thinking)),
+        reasoning_name=thinking,
         calls=tuple(_call_part(part) for part in _objects(delta.get("tool_calls"))),
         finish_reason=_text(choices[0].get("finish_reason")) or None,
         usage=usage,
     )
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """The text of all pieces; a character that was cut in two between them is whole again."""
+    text = "".join(pieces)
+    # Through UTF-16, where two halves that follow each other are one character.
+    return (
+        text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    )
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        # Half of a character, as providers do send it, is refused there and read here.
+        return json.loads(data)
 
 
 def sanitised(body: str, *secrets: str) -> str:
@@ -183,6 +205,7 @@ def _call_part(part: dict[str, Any]) -> CallPart:
         call_id=_text(part.get("id")) or None,
         name=_text(function.get("name")) or None,
         arguments=_text(arguments),
+        extra=extra if isinstance(extra := part.get(EXTRA), dict) else None,
     )
 
 

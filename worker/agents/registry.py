@@ -64,6 +64,14 @@ class Registry:
         """All names, sorted."""
         return tuple(sorted(self._entries))
 
+    def retries(self) -> dict[str, int]:
+        """How often the agents' runs are executed again when their worker is lost; only those that are."""
+        return {
+            name: entry.retry_on_worker_lost
+            for name, entry in self._entries.items()
+            if entry.retry_on_worker_lost
+        }
+
     def catalogue(self) -> dict[str, dict[str, Any]]:
         """What workers tell about their agents: name to description, capabilities, policy."""
         return {name: self._entries[name].facts() for name in self.names()}
@@ -91,10 +99,13 @@ def _shipped(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield "demo", demo
     yield "echo", echo
     if settings.chat_model:
-        from worker.agents.chat import make_chat
+        from worker.agents.chat_agent import make_chat
 
-        told = "One turn of a model behind an OpenAI-compatible endpoint"
-        yield "chat", dataclasses.replace(entry_for("chat", make_chat(settings)), description=told)
+        told = "A model behind an OpenAI-compatible endpoint"
+        try:
+            yield "chat", make_chat(settings, description=told)
+        except ValueError as error:
+            raise RegistryError(f"The shipped agent chat cannot be offered: {error}.") from error
 
 
 def _mapping(spec: str) -> Mapping[Any, Any]:

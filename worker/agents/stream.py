@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from shared.logs import get_logger
 from shared.protocol import events as ag
 from shared.protocol.events import RunAgentInput
 from worker.agents.base import Interrupt
+from worker.agents.wire_events import WireEvents
 from worker.context import RunContext
-from worker.failures import ProtocolError, UpstreamError
+from worker.failures import UpstreamError
 
 log = get_logger(__name__)
 
@@ -22,20 +23,23 @@ def of_async_generator(
 ) -> Callable[[RunContext], Awaitable[Any]]:
     """An agent from an async generator function; the generator is closed on every way out.
 
-    Its own RUN_STARTED is dropped, its RUN_FINISHED ends the run with the outcome it names, its
-    RUN_ERROR raises UpstreamError. A generator that ends without a terminal event has succeeded.
+    It yields events, mappings of their members, JSON texts, or SSE frames as an encoder makes them. Its
+    own RUN_STARTED is dropped, its RUN_FINISHED ends the run with the outcome it names, under the run's
+    own ids, its RUN_ERROR raises UpstreamError. A generator that ends without a terminal event has succeeded.
     """
 
     async def run(ctx: RunContext) -> Any:
-        stream = produce(ctx.input)
+        stream, wire = produce(ctx.input), WireEvents()
         try:
-            async for event in stream:
-                ended = _take(ctx, event)
-                if ended is not _GOES_ON:
-                    return ended
+            async for item in stream:
+                for event in wire.of(item):
+                    ended = _take(ctx, event)
+                    if ended is not _GOES_ON:
+                        return ended
                 await ctx.drained()
         finally:
             await _aclose(stream)
+        wire.finish()
         return None
 
     return run
@@ -45,37 +49,39 @@ def of_generator(produce: Callable[[RunAgentInput], Iterator[Any]]) -> Callable[
     """An agent from a generator function; as ``of_async_generator``, in a thread."""
 
     def run(ctx: RunContext) -> Any:
-        stream = produce(ctx.input)
+        stream, wire = produce(ctx.input), WireEvents()
         try:
-            for event in stream:
-                ended = _take(ctx, event)
-                if ended is not _GOES_ON:
-                    return ended
+            for item in stream:
+                for event in wire.of(item):
+                    ended = _take(ctx, event)
+                    if ended is not _GOES_ON:
+                        return ended
         finally:
             _close(stream)
+        wire.finish()
         return None
 
     return run
 
 
-def _take(ctx: RunContext, event: Any) -> Any:
+def _take(ctx: RunContext, event: ag.Event) -> Any:
     """Emits an event; what the agent is to return if the event ends the run, else ``_GOES_ON``."""
     if isinstance(event, ag.RunStartedEvent):
         ctx.check_cancelled()
         return _GOES_ON
     if isinstance(event, ag.RunErrorEvent):
+        _keep_usage(ctx, event)
         raise UpstreamError(event.message, event.code)
     if isinstance(event, ag.RunFinishedEvent):
         return _finished(ctx, event)
-    if not isinstance(event, ag.BaseEvent):
-        raise ProtocolError(f"the generator yielded a {type(event).__name__}, which is no AG-UI event")
-    ctx.emit(cast("ag.Event", event))
+    ctx.emit(event)
     return _GOES_ON
 
 
 def _finished(ctx: RunContext, event: ag.RunFinishedEvent) -> Any:
     outcome = event.outcome
     if isinstance(outcome, ag.RunFinishedInterruptOutcome):
+        _keep_usage(ctx, event)
         return Interrupt(*outcome.interrupts)
     if isinstance(outcome, ag.RunFinishedCancelledOutcome):
         ctx.check_cancelled()
@@ -89,6 +95,12 @@ def _finished(ctx: RunContext, event: ag.RunFinishedEvent) -> Any:
         own["outcome"] = ag.RunFinishedSuccessOutcome(type="success", pending_tool_call_ids=calls or None)
     ctx.emit(event.model_copy(update=own))
     return None
+
+
+def _keep_usage(ctx: RunContext, event: ag.RunFinishedEvent | ag.RunErrorEvent) -> None:
+    """What a terminal event said of usage, for the one that the worker says in its place."""
+    if event.usage is not None:
+        ctx.usage = list(event.usage)
 
 
 async def _aclose(stream: Any) -> None:

@@ -8,18 +8,26 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel
+
 from shared.protocol import events as ag
 from shared.protocol.events import Event, RunAgentInput
-from shared.protocol.verifier import Verifier
-from shared.runs.lifecycle import Status
-from shared.runs.outcome import CANCEL_CAUSES, Outcome
+from shared.protocol.verifier import VerificationError, Verifier
+from shared.runs.identity import RunIdentity
+from shared.runs.outcome import CANCEL_CAUSES, FailureCode, Outcome, StopCause
 from worker.agents.base import AgentEntry, Interrupt
 from worker.agents.entries import entry_for
 from worker.cancellation import CancellationToken
 from worker.context import RunContext, Transformer
+from worker.ending import Ending
 from worker.failures import classify, is_transport_timeout
+from worker.resources import Resources
+from worker.terminal import TERMINAL, told_by
 
-__all__ = ["RecordingSink", "record", "recorded_context", "run_input"]
+__all__ = ["CancellationToken", "RecordingSink", "StopCause", "record", "recorded_context", "run_input"]
+
+ACTOR = "tester"
+"""Who asks for the runs that are made here."""
 
 
 def run_input(
@@ -39,11 +47,17 @@ class RecordingSink:
 
     verifier: Verifier
     events: list[Event] = field(default_factory=list)
+    refused_terminal: VerificationError | None = None
 
     def put(self, event: Event) -> None:
         """Takes an event; raises VerificationError or SerializationError for one that a run refuses."""
         data = ag.dump(event)
-        self.verifier.observe(event)
+        try:
+            self.verifier.observe(event)
+        except VerificationError as error:
+            if isinstance(event, TERMINAL) and not self.verifier.terminated:
+                self.refused_terminal = error
+            raise
         self.events.append(ag.parse(data))
 
     async def drained(self) -> None:
@@ -55,14 +69,13 @@ def recorded_context(
     *,
     token: CancellationToken | None = None,
     transformers: Sequence[Transformer] = (),
+    state: type[BaseModel] | None = None,
 ) -> tuple[RunContext, list[Event]]:
-    """A context and the list that its events go to, RUN_STARTED first."""
-    given = given or run_input()
-    verifier = Verifier(given.messages, thread_id=given.thread_id, run_id=given.run_id, debug=True)
-    sink = RecordingSink(verifier)
-    sink.put(ag.run_started(given.thread_id, given.run_id, given.parent_run_id))
-    ctx = RunContext(given, sink=sink, token=token or CancellationToken(), transformers=transformers)
-    return ctx, sink.events
+    """A context and the list that its events go to, RUN_STARTED first.
+
+    ``transformers`` are instances; ``state`` is the agent's state model.
+    """
+    return _recorded(given or run_input(), token, transformers, state)
 
 
 def record(
@@ -74,50 +87,93 @@ def record(
 ) -> list[Event]:
     """Runs an agent in any of its forms and returns all events, RUN_STARTED to the terminal event.
 
-    The ending is the one that a worker would record, without an incident id. Call it from sync
-    code: async agents get an event loop of their own.
+    What was registered with the agent counts; ``transformers`` are instances behind its own. The ending is
+    the one that a worker would record, without an incident id. Call it from sync code: async agents get an
+    event loop of their own.
     """
     entry = agent if isinstance(agent, AgentEntry) else entry_for("agent", agent)
-    ctx, events = recorded_context(given, token=token, transformers=transformers)
-    sink = ctx.sink
-    outcome = _outcome(entry, ctx)
-    verifier = sink.verifier
-    if verifier.terminated:
-        return events
-    for event in [
-        *verifier.closing_events(subagent_code=str(outcome.code or "CANCELLED")),
-        _terminal(ctx, outcome),
-    ]:
-        sink.put(event)
-    return events
-
-
-def _outcome(entry: AgentEntry, ctx: RunContext) -> Outcome:
-    failure: BaseException | None = None
-    returned: Any = None
+    given = given or run_input()
+    resources = Resources()
+    made = [*(make() for make in entry.transformers), *transformers]
+    ctx, recorded = _recorded(given, token, made, entry.state_model, resources, echo=entry.echo_input)
     try:
+        failure, returned = _ran(entry, ctx, resources)
+    finally:
+        resources.close()
+    said = recorded.pop() if ctx.sink.verifier.terminated else None
+    ending = Ending(
+        RunIdentity(ACTOR, given.thread_id, given.run_id),
+        told_by(said) if said is not None else _decided(ctx, failure, returned),
+        verifier=ctx.sink.verifier,
+        transformation=ctx.transformation,
+        usage=ctx.usage,
+        said=said,
+        incidents=False,
+    )
+    ending.carry_out()
+    recorded.extend(ag.parse(line) for line in ending.lines)
+    return recorded
+
+
+def _recorded(
+    given: RunAgentInput,
+    token: CancellationToken | None,
+    transformers: Sequence[Transformer],
+    state: type[BaseModel] | None,
+    resources: Resources | None = None,
+    *,
+    echo: bool = False,
+) -> tuple[RunContext, list[Event]]:
+    verifier = Verifier(given.messages, thread_id=given.thread_id, run_id=given.run_id, debug=True)
+    sink = RecordingSink(verifier)
+    started = ag.run_started(given.thread_id, given.run_id, given.parent_run_id)
+    sink.put(started.model_copy(update={"input": given}) if echo else started)
+    ctx = RunContext(
+        given,
+        sink=sink,
+        token=token or CancellationToken(),
+        actor=ACTOR,
+        transformers=transformers,
+        state_model=state,
+        resources=resources,
+    )
+    return ctx, sink.events
+
+
+def _ran(entry: AgentEntry, ctx: RunContext, resources: Resources) -> tuple[BaseException | None, Any]:
+    try:
+        ctx.load_state()
         returned = entry.run(ctx)
         if inspect.isawaitable(returned):
-            returned = asyncio.run(_awaited(returned))
+            returned = asyncio.run(_awaited(returned, resources))
     except BaseException as error:  # noqa: BLE001 - whatever escapes, the run gets its ending
-        failure = error
-    told = ctx.token.delivered and ctx.token.cause in CANCEL_CAUSES
-    if told and not (failure and is_transport_timeout(failure)):
+        return error, None
+    return None, returned
+
+
+async def _awaited(work: Awaitable[Any], resources: Resources) -> Any:
+    try:
+        return await work
+    finally:
+        # Here, because what is bound to this loop closes on it.
+        await asyncio.to_thread(resources.close)
+
+
+_BY_CAUSE = {
+    StopCause.DEADLINE: FailureCode.DEADLINE_EXCEEDED,
+    StopCause.SHUTDOWN: FailureCode.WORKER_SHUTDOWN,
+}
+
+
+def _decided(ctx: RunContext, failure: BaseException | None, returned: Any) -> Outcome:
+    cause = ctx.token.cause if ctx.token.delivered else None
+    if cause in _BY_CAUSE:
+        return Outcome.failed(_BY_CAUSE[cause])
+    if cause in CANCEL_CAUSES and not (failure and is_transport_timeout(failure)):
         return Outcome.cancelled()
+    sink = ctx.sink
+    refused = sink.refused_terminal if isinstance(sink, RecordingSink) else None
+    failure = failure or refused
     if failure is not None:
         return classify(failure)
-    if isinstance(returned, Interrupt):
-        return returned.outcome()
-    calls = [] if ctx.sink.verifier.terminated else list(ctx.sink.verifier.unanswered_calls)
-    return Outcome.succeeded({"type": "success", **({"pendingToolCallIds": calls} if calls else {})})
-
-
-async def _awaited(work: Awaitable[Any]) -> Any:
-    return await work
-
-
-def _terminal(ctx: RunContext, outcome: Outcome) -> Event:
-    usage = ctx.usage or None
-    if outcome.status is Status.FAILED:
-        return ag.run_error(outcome.message or "", str(outcome.code), usage)
-    return ag.run_finished(ctx.thread_id, ctx.run_id, outcome.wire, outcome.result, usage)
+    return returned.outcome() if isinstance(returned, Interrupt) else Outcome.succeeded()

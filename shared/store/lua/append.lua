@@ -16,6 +16,7 @@ end
 local now = clock()
 redis.call('HSET', KEYS[1], 'last_event_at', now, 'bytes', string.format('%d', r[4] + ARGV[4]))
 if length == 1 then
+  redis.call('HSETNX', KEYS[1], 'first_event_at', now)
   local ready = redis.call('HGET', KEYS[1], 'ready_at')
   if ready then observe(string.sub(KEYS[1], 1, #KEYS[1] - #ARGV[1] - 4), now, 'first_event', now - ready) end
 end

@@ -50,7 +50,8 @@ for package in ("httpx", "httpx2"):
         except RuntimeError as wrapped:
             told["codes"][f"{package}.{name}, wrapped"] = code_of(wrapped)
 
-import worker.driver, worker.agents.echo
+if "httpx2" not in blocked:  # the shipped agents speak it
+    import worker.driver, worker.agents.echo
 
 print(json.dumps(told))
 '''
@@ -59,7 +60,7 @@ BOTH = {"httpx", "httpx2"}
 
 
 @pytest.mark.parametrize(
-    "there", [{"httpx"}, {"httpx2"}, BOTH, set()], ids=lambda names: "+".join(names) or "none"
+    "there", [{"httpx"}, {"httpx2"}, BOTH, set()], ids=lambda names: "+".join(sorted(names)) or "none"
 )
 def test_the_product_classifies_the_same_with_either_both_or_none_of_the_http_libraries(there: set[str]):
     blocked = (BOTH - there) | {name.replace("httpx", "httpcore") for name in BOTH - there}

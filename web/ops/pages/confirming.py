@@ -11,6 +11,9 @@ from web.ops.actions import Done, Operator
 from web.ops.look import Look
 from web.ops.rights import require
 
+SHORT_KEY = 8
+"""So many characters of a run key are typed where a slip of the hand must not be enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class Act:
@@ -24,6 +27,11 @@ class Act:
     do: Callable[[Operator, str, str | None], Done]
     danger: bool = False
     reason: bool = True
+    typed: bool = False
+
+    def typed_for(self, target: str) -> str | None:
+        """What has to be typed before it is done, if anything."""
+        return target[:SHORT_KEY] if self.typed else None
 
 
 RUN_ACTS = {
@@ -46,6 +54,17 @@ RUN_ACTS = {
             "The record ends now as cancelled. Tools that the agent called may have acted already.",
             lambda operator, key, reason: operator.terminate(key, reason),
             danger=True,
+        ),
+        Act(
+            "mark-lost",
+            Role.ADMIN,
+            "Mark this run as lost?",
+            "Mark lost",
+            "The record ends now as failed, worker_lost. No worker is told: should one still be at it, what "
+            "it writes is refused, and its tools may go on acting. The sweep does the same once it is sure.",
+            lambda operator, key, reason: operator.mark_lost(key, reason),
+            danger=True,
+            typed=True,
         ),
         Act(
             "retry",
@@ -116,7 +135,8 @@ def question(look: Look, act: Act, target: str) -> dict[str, Any]:
     if act.name not in RUN_ACTS:
         return asked
     page = look.board.run(target)
-    allowed = page["actions"][act.name]
+    allowed = page["actions"][act.name.replace("-", "_")]
+    asked["typed"] = act.typed_for(target)
     asked["run"] = page["run"]
     if act.name == "terminate" and "effect" in allowed:
         asked["sentences"].append(allowed["effect"])

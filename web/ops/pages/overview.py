@@ -6,7 +6,10 @@ from typing import Any
 
 from web.ops import plots
 from web.ops.look import Found, Look, Parts, View
-from web.ops.wording import OUTCOMES, duration
+from web.ops.wording import OUTCOMES, UNKNOWN, duration
+
+MOST_AGENTS = 12
+"""Agents that the first page lists."""
 
 HISTOGRAMS = {
     "first_event": "First event",
@@ -45,9 +48,25 @@ def _parts(look: Look, found: Found) -> Parts:
         "attention": look.part("attention", found=found["attention"], total=found["live"]["total"]),
         "charts": look.part("charts", charts=charts, numbers=numbers, outcomes=OUTCOMES),
         "histograms": look.part("histograms", histograms=histograms),
+        "agents": look.part("agents", **_agents(numbers["agents"])),
         "crew": look.part("crew", workers=found["workers"], queue=found["queue"]),
         "said": look.part("said", words=_summary(found)),
     }
+
+
+def _agents(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The busiest agents with a small chart each."""
+    shown = []
+    for row in rows:
+        ended = sum(row["ended_per_minute"])
+        # A run that paused for input is neither a success nor none.
+        settled = ended - row["interrupted"]
+        share = f"{row['succeeded'] / settled * 100:.0f} %" if settled else UNKNOWN
+        shown.append(row | {"ended": ended, "share": share})
+    shown.sort(key=lambda row: (-row["ended"], row["agent"]))
+    for row in shown[:MOST_AGENTS]:
+        row["plot"] = plots.spark(row["ended_per_minute"], f"Runs of {row['agent']} that ended")
+    return {"agents": shown[:MOST_AGENTS], "more": len(shown[MOST_AGENTS:])}
 
 
 def banner(look: Look, found: dict[str, Any]) -> Any:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
-from flask import Response
+from flask import Response, request
 
+from shared.runs.record import rfc3339
 from web.ops import events_view
 from web.ops.look import Found, Look, Parts, View
 from web.ops.pages.overview import banner
 from web.ops.plots import Stage, life
 from web.problems import Code, Problem
+from web.services import services
 
-TABS = {"events": "Events", "input": "Input", "record": "Record", "audit": "Audit"}
+TABS = {"events": "Events", "input": "Input", "state": "State", "record": "Record", "audit": "Audit"}
+LONGEST_COMMAND = 8000
+"""Characters of an input that still fit a command line that a person copies."""
+
 EVENTS = 400
 """Events of one page."""
 
@@ -31,7 +38,14 @@ def _read(look: Look) -> Found:
     if found["tab"] == "events":
         found |= _events(look, key, found)
     elif found["tab"] == "input" and found["payloads"]:
-        found["input"] = json.dumps(look.board.input(key), ensure_ascii=False, indent=2)
+        given = look.board.input(key)
+        found["input"] = json.dumps(given, ensure_ascii=False, indent=2)
+        found["curl"] = _curl(found["run"], given)
+    elif found["tab"] == "state" and found["payloads"]:
+        told = look.board.conversation(key)
+        found |= {
+            name: json.dumps(told[name], ensure_ascii=False, indent=2) for name in ("state", "messages")
+        }
     return found
 
 
@@ -40,12 +54,18 @@ def _events(look: Look, key: str, found: Found) -> Found:
     # A stream that follows goes on to the end although the run has ended by then.
     follow = "tail" in look.args or not (found["ended"] or "after" in look.args or "still" in look.args)
     after = max(0, last - EVENTS) if follow else _number(look.args.get("after", "0"))
+    if look.args.get("from"):
+        after, follow = max(0, _number(look.args["from"]) - 1), False
     if found["payloads"]:
         items = look.board.events(key, after, EVENTS)["events"]
         rows = events_view.fold(items)
+        broken = look.board.rule_breaks(key) if "check" in look.args else {}
+        if not broken and after == 0:
+            broken = look.board.rule_breaks(key, items)
+        events_view.mark(rows, broken)
     else:
         items = look.board.event_sizes(key, after, EVENTS)
-        rows = events_view.fold_sizes(items)
+        rows, broken = events_view.fold_sizes(items), {}
     reached = items[-1]["seq"] if items else after
     return {
         "rows": events_view.only(rows, set(look.args.getlist("kind")) & set(events_view.GROUPS)),
@@ -53,7 +73,22 @@ def _events(look: Look, key: str, found: Found) -> Found:
         "after": after,
         "reached": reached,
         "last": max(last, reached),
+        "broken": broken,
+        "checked": "check" in look.args,
     }
+
+
+def _curl(run: dict[str, Any], given: dict[str, Any]) -> str:
+    """The request under a new run id: under its own it would only be told what is recorded."""
+    again = json.dumps(given | {"runId": f"{run['run_id']}-again"[-256:]}, ensure_ascii=False)
+    body = shlex.quote(again) if len(again) <= LONGEST_COMMAND else "@input.json"
+    address = shlex.quote(f"{request.host_url}agents/{quote(run['agent'], safe='')}")
+    lines = [f"curl -N {address}", "-H 'Content-Type: application/json'", f"--data-raw {body}"]
+    if body.startswith("@"):
+        lines[-1] = f"--data-binary {body}"
+    if services().settings.auth != "none":
+        lines.insert(1, '-H "Authorization: Bearer $TOKEN"')
+    return " \\\n  ".join(lines)
 
 
 def _parts(look: Look, found: Found) -> Parts:
@@ -64,6 +99,7 @@ def _parts(look: Look, found: Found) -> Parts:
         "head": look.part("run_head", **shown),
         "life": look.part("run_life", stages=_stages(run), moments=_moments(run), plot=life(_stages(run))),
         "failure": look.part("run_failure", **shown),
+        "calls": look.part("run_calls", calls=_calls(run), run=run),
         "around": look.part("run_around", **shown),
         "said": look.part("said", words=_summary(found)),
     }
@@ -104,6 +140,10 @@ def _stages(run: dict[str, Any]) -> list[Stage]:
         stages.append(Stage("queued", (started or until) - (ready or created), "queued"))
     if started is not None:
         stop = min(asked, until) if asked is not None and asked >= started else until
+        first = _time(run, "first_event_at")
+        if first is not None and started <= first <= stop:
+            stages.append(Stage("to the first event", first - started, "first"))
+            started = first
         stages.append(Stage("running", stop - started, "running"))
         if stop < until:
             stages.append(Stage("cancelling", until - stop, "cancelling"))
@@ -114,6 +154,7 @@ _MOMENTS = {
     "created_at": "accepted",
     "ready_at": "ready",
     "started_at": "started",
+    "first_event_at": "first event",
     "last_event_at": "last event",
     "cancel_requested_at": "cancel requested",
     "terminated_at": "force stopped",
@@ -129,6 +170,21 @@ def _moments(run: dict[str, Any]) -> list[dict[str, str]]:
         if moment["name"] == "force stopped" and "terminated_by" in run:
             moment["by"] = run["terminated_by"]
     return sorted(told, key=lambda moment: moment["at"])
+
+
+def _calls(run: dict[str, Any]) -> dict[str, Any]:
+    """The agent's calls to its provider: those that are over, the longest marked, and their sum."""
+    rows = [
+        call | {"at": rfc3339(call["at"]), "seconds": call["ms"] / 1000}
+        for call in run.get("provider_calls", [])
+    ]
+    longest = max((call["seconds"] for call in rows), default=0.0)
+    return {
+        "rows": rows,
+        "longest": longest or 1.0,
+        "seconds": sum(call["seconds"] for call in rows),
+        "failed": sum(bool(call.get("failed")) for call in rows),
+    }
 
 
 def _time(run: dict[str, Any], name: str) -> float | None:
@@ -157,6 +213,14 @@ def download(look: Look, key: str) -> Response:
 
     response = Response(lines(), content_type="application/x-ndjson")
     response.headers["Content-Disposition"] = f'attachment; filename="{key}.ndjson"'
+    return response
+
+
+def download_input(look: Look, key: str) -> Response:
+    """What the run was given; needs the payload right."""
+    body = json.dumps(look.board.input(key), ensure_ascii=False, indent=2)
+    response = Response(body, content_type="application/json")
+    response.headers["Content-Disposition"] = 'attachment; filename="input.json"'
     return response
 
 
