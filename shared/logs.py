@@ -27,8 +27,9 @@ def configure(level: str = "info", style: str = "json") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS.get(level, logging.INFO)),
-        # Asked for anew by every line: standard error may be replaced meanwhile.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        # Asked for anew by every line, since standard error may be replaced, and written in one piece, since
+        # the processes of a pool share it.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
 

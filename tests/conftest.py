@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import hypothesis
 import pytest
 
 from shared.local.server import EmbeddedServer
@@ -21,6 +22,11 @@ Value = TypeVar("Value")
 _FOREIGN = {"REDIS_URL", "CELERY_BROKER_URL"}
 for _name in [name for name in os.environ if name.startswith("OUTLAST_") or name in _FOREIGN]:
     del os.environ[_name]
+
+
+# No time limits on a machine that does other things; the same examples each time where nobody can look.
+hypothesis.settings.register_profile("outlast", deadline=None, derandomize=os.environ.get("CI") == "true")
+hypothesis.settings.load_profile("outlast")
 
 
 def wait_for(condition: Callable[[], Value], seconds: float = 10.0, pause: float = 0.01) -> Value:

@@ -22,12 +22,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
-def read(limit: int) -> bytes:
+def read(limit: int, *, setting: str | None = None) -> bytes:
     """The body; one of more than ``limit`` bytes is refused by its length, or once so much has arrived.
+
+    ``setting`` is the variable by which an operator chooses the limit.
 
     Raises the 413, and the 400 for a body that is cut or framed wrongly.
     """
-    too_large = Problem(Code.INVALID_BODY, f"The body is larger than {limit} bytes.")
+    chosen = f" ({setting})" if setting else ""
+    too_large = Problem(Code.INVALID_BODY, f"The body is larger than {limit} bytes{chosen}.")
     if (request.content_length or 0) > limit:
         raise too_large
     # Of a body without a length the framework reads this much and says nothing when there is more.

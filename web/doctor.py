@@ -172,8 +172,11 @@ def _workers(store: Store) -> Iterator[Finding]:
     names = ", ".join(f"{beat.name}{_age(beat.facts)}" for beat in alive)
     yield Finding(Level.OK, "worker", f"Seen: {names}.")
     agents = store.workers.agents()
-    if agents:
-        yield Finding(Level.OK, "agents", f"Agents offered: {', '.join(agents)}.")
+    offered = [name for name, facts in agents.items() if facts["offered"] == "now"]
+    gone = [name for name in agents if name not in offered]
+    if offered:
+        known = f" Known from workers that are gone: {', '.join(gone)}." if gone else ""
+        yield Finding(Level.OK, "agents", f"Agents offered: {', '.join(offered)}.{known}")
     else:
         yield Finding(Level.WRONG, "agents", "The workers offer no agents; look at their start-up log.")
 

@@ -97,8 +97,12 @@ AGENT: Schema = _object(
         "description": TEXT,
         "capabilities": {"type": "object", "description": "AG-UI AgentCapabilities."},
         "policy": {"type": "string", "enum": ["enqueue", "reject", "interrupt"]},
+        "available": {
+            "const": False,
+            "description": "There while no live worker offers it; its runs wait for one that does.",
+        },
     },
-    optional=("description", "capabilities", "policy"),
+    optional=("description", "capabilities", "policy", "available"),
 )
 
 AGENTS: Schema = _object({"agents": {"type": "array", "items": ref("Agent")}})

@@ -84,7 +84,7 @@ class Services:
     sweeper: SweepLoop
 
     def agents(self) -> dict[str, dict[str, Any]]:
-        """Agent name -> description, capabilities, policy, as workers offer them; at most a second old.
+        """Agent name -> description, capabilities, policy, and when it was ``offered``; at most a second old.
 
         An empty catalogue is not kept: the first worker is seen at once. Raises ``StoreError``.
         """

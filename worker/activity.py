@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from shared.protocol.events import SerializationError
 from shared.protocol.patch import PatchError, apply_patch
 from worker.blocks import SCOPE, Host
 from worker.failures import ProtocolError
-from worker.json_form import json_text
+from worker.json_form import fitting, json_text
 from worker.publication import Publication
 
 Content = Mapping[str, Any] | BaseModel
@@ -40,46 +41,53 @@ class Activity:
         self._host = host
         self._owner = SCOPE.get()
         self._publication = Publication()
-        self._show(None if replace else False)
+        self._publishing = threading.RLock()
+        with host.room():
+            self._show(None if replace else False)
 
     def publish(self) -> None:
         """Sends what changed in ``content``: the shorter of patch and whole, nothing when nothing did."""
-        change = self._publication.change_to(_object(self.content))
-        if change is None:
-            return
-        if change.whole:
-            self._show(None)
-            return
-        self._host.put(self._patch_event(change.content), self._owner)
-        self._publication.text = change.text
+        with self._host.room(), self._publishing:
+            change = self._publication.change_to(_object(self.content))
+            if change is None:
+                return
+            if change.whole:
+                self._show(None)
+                return
+            self._host.take(self._patch_event(change.content), self._owner)
+            self._publication.text = change.text
 
     def replace(self, content: Content) -> None:
         """Sends new content in place of the old."""
-        self.content = content
-        self._show(None)
+        with self._host.room(), self._publishing:
+            self.content = content
+            self._show(None)
 
     def patch(self, operations: Iterable[Mapping[str, Any]]) -> None:
         """Sends RFC 6902 operations and applies them to ``content``.
 
         Raises ProtocolError for operations that do not apply, or that the protocol refuses, and
-        SerializationError for content that is no JSON object then; in both cases nothing is sent.
+        SerializationError for what is no JSON object then or does not fit its model; nothing is sent.
         """
-        try:
-            made = [dict(operation) for operation in operations]
-            event = self._patch_event(made)
-            content = apply_patch(_object(self.content), made)
-        except (PatchError, ValidationError, KeyError, TypeError, ValueError) as error:
-            if isinstance(error, SerializationError):
-                raise
-            raise ProtocolError(f"the patch does not apply ({type(error).__name__})") from None
-        text = json_text(_object(content))
-        self._host.put(event, self._owner)
-        self.content = content
-        self._publication.text = text
+        with self._host.room(), self._publishing:
+            try:
+                made = [dict(operation) for operation in operations]
+                event = self._patch_event(made)
+                patched = apply_patch(_object(self.content), made)
+            except (PatchError, ValidationError, KeyError, TypeError, ValueError) as error:
+                if isinstance(error, SerializationError):
+                    raise
+                raise ProtocolError(f"the patch does not apply ({type(error).__name__})") from None
+            text = json_text(_object(patched))
+            if isinstance(self.content, BaseModel):
+                patched = fitting(type(self.content), patched, "the patched content")
+            self._host.take(event, self._owner)
+            self.content = patched
+            self._publication.text = text
 
     def _show(self, replace: bool | None) -> None:
         content = _object(self.content)
-        self._host.put(
+        self._host.take(
             ag.ActivitySnapshotEvent(
                 message_id=self.id, activity_type=self.type, content=content, replace=replace
             ),

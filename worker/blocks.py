@@ -7,6 +7,7 @@ the run's end; the worker closes what is still open then.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
@@ -31,6 +32,12 @@ class Host(Protocol):
 
     def put(self, event: Event, owner: str | None) -> None:
         """Emits for ``owner``; raises as ``RunContext.emit``."""
+
+    def room(self) -> AbstractContextManager[None]:
+        """Waits for room first and writes at the end; a lock is taken inside, around ``take`` alone."""
+
+    def take(self, event: Event, owner: str | None) -> None:
+        """Emits as ``put``, but neither waits nor writes."""
 
     def new_id(self, kind: Literal["msg", "call", "sub", "act"]) -> str:
         """The next id of the run."""

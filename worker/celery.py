@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 from billiard.exceptions import WorkerLostError
 from celery import Celery, signals
+from celery.apps.worker import _reload_current_worker
 from celery.worker import state
 
 _ROOT = str(Path(__file__).resolve().parent.parent)
@@ -40,6 +42,10 @@ Celery itself looks every 5 s and then waits 10 s more for a result that may be 
 
 LAST_SPANS_SECONDS = 0.2
 """What a worker that has to exit gives a collector of traces."""
+
+EXIT_MISCONFIGURED = 78
+"""Exit status (``EX_CONFIG`` of sysexits.h) of a worker whose agents cannot be loaded: starting it again
+does not help."""
 
 POOLS = {
     "threads": "threads",
@@ -137,7 +143,8 @@ def _before_the_pool(sender: Any, **_: Any) -> None:
     try:
         agents = process.agents(forks=pool == "prefork")
     except RegistryError as error:
-        raise SystemExit(str(error)) from None
+        print(error, file=sys.stderr, flush=True)
+        raise SystemExit(EXIT_MISCONFIGURED) from None
     tracing.serve_as("outlast-worker")
     slots = 1 if pool == "solo" else sender.concurrency
     _mainstay.append(Mainstay(settings, agents, pool=pool, slots=slots))
@@ -197,7 +204,11 @@ class _CeleryHands:
 
 @signals.worker_shutting_down.connect
 def _told_to_stop(how: str, **_: Any) -> None:
+    # A worker told to start anew and then to stop is to stop; Celery would start it anew when it exits.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    atexit.unregister(_reload_current_worker)
     if _mainstay:
+        _mainstay[0].stay_down()
         _mainstay[0].drain(cold=how == "Cold", last_resort=_last_resort)
 
 

@@ -98,6 +98,23 @@ class RunContext(RunView):
 
     def put(self, event: Event, owner: str | None) -> None:
         """Sends an event for the subagent ``owner`` (None is the parent agent); blocks call it."""
+        self.sink.await_room()
+        try:
+            self.take(event, owner)
+        finally:
+            self.sink.flush()
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """Waits for room first and writes at the end; under a lock a thread would hold up the loop by that."""
+        self.sink.await_room()
+        try:
+            yield
+        finally:
+            self.sink.flush()
+
+    def take(self, event: Event, owner: str | None) -> None:
+        """Sends as ``put``, but neither waits nor writes; under locks it is called within ``room``."""
         if self.token.tripped:
             raise self.token.stopping()
         # Run-scoped events have no such member, subagent events always have it.
@@ -105,9 +122,9 @@ class RunContext(RunView):
             event = event.model_copy(update={"subagent_run_id": owner})
         event = completed(event, self.sink.verifier, self.usage)
         if not self.transformation:
-            self.sink.put(event)
+            self.sink.take(event)
             return
-        made = self.transformation.send(event, self.sink.put)
+        made = self.transformation.send(event, self.sink.take)
         if any(isinstance(one, _STATE) and one is not event for one in made):
             self._state.reset()
 
@@ -148,8 +165,8 @@ class RunContext(RunView):
     def tool_result(self, call_id: str, value: Any) -> str:
         """Sends the result of a call that was left open, also by an earlier run; returns its message id.
 
-        The call keeps its id. Takes values as ``ToolCall.result``. A call that neither this run nor the
-        request's messages made raises VerificationError (``unknown-id``).
+        The call keeps its id. Takes values as ``ToolCall.result``. It must be this run's, in the request's
+        messages, or what an answered interrupt is about; another raises VerificationError (``unknown-id``).
         """
         content, message_id = content_of(value), self.new_id("msg")
         self.emit(
@@ -231,8 +248,9 @@ class RunContext(RunView):
     def publish_state(self) -> None:
         """Sends what changed since the last publishing; the first one is a snapshot."""
         owner = SCOPE.get()
-        if not self._state.publish(lambda event: self.put(event, owner)):
-            self.check_cancelled()
+        with self.room():
+            if not self._state.publish(lambda event: self.take(event, owner)):
+                self.check_cancelled()
 
     def update_state(self, change: Callable[[Any], object] | None = None, /, **members: Any) -> None:
         """Changes the state, by a function of it or by its members, and publishes."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from shared import tracing
 from shared.logs import bound, get_logger
 from shared.protocol import events, sse
-from shared.protocol.events import SerializationError
 from shared.protocol.verifier import VerificationError, Verifier
 from shared.runs.outcome import FailureCode, Outcome, StopCause
 from shared.store.answers import Claim
@@ -117,7 +116,7 @@ class Driver:
             return None
         try:
             ctx = self.prepare(execution, entry)
-        except Exception as error:
+        except BaseException as error:
             log.exception("run.not_prepared")
             # The failure is recorded all the same, over a log that holds nothing of the agent yet.
             execution.emitter = execution.emitter or self._emitter(execution, Verifier(enforce=False))
@@ -166,6 +165,7 @@ class Driver:
             run_id=identity.run_id,
             enforce=self.settings.verify,
             debug=self.settings.log_level == "debug",
+            answerable=claim.answered_calls,
         )
         verifier.observe(events.run_started(identity.thread_id, identity.run_id))
         said = self.store.log.read_all(claim.key) if claim.last_seq > 1 else []
@@ -206,7 +206,7 @@ class Driver:
         if entry.state_model is not None:
             try:
                 ctx.load_state()
-            except SerializationError as error:
+            except BaseException as error:  # noqa: BLE001 - a validator of the model is the author's code too
                 return Ended(error=error)
         execution.running = Running(entry, ctx, self.process.loop)
         return execution.running.run()

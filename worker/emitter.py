@@ -106,18 +106,37 @@ class RunEmitter:
     # --- taking events ----------------------------------------------------------------------------------
 
     def put(self, event: events.Event) -> None:
-        """Takes an event; on a loop's thread it never waits, elsewhere it waits for room.
+        """Waits for room, takes an event and has it written; raises as these three do."""
+        self.await_room()
+        self.take(event)
+        self.flush()
 
-        Raises VerificationError, SerializationError, ProtocolError (over the size limit), EventBufferFull,
-        Cancelled and Disconnected.
+    def await_room(self) -> None:
+        """Waits while more is unwritten than the soft bound, but never on a loop's thread.
+
+        Raises Cancelled and Disconnected.
+        """
+        if not self._over(SOFT_EVENTS, SOFT_BYTES) or _on_loop_thread():
+            return
+        with self._changed:
+            while self._over(SOFT_EVENTS, SOFT_BYTES) and not self._closed:
+                if self.token.tripped:
+                    raise self.token.stopping()
+                self._writer.wake(self)
+                self._changed.wait(1.0)
+
+    def take(self, event: events.Event) -> None:
+        """Takes an event; it neither waits nor writes.
+
+        Raises VerificationError, SerializationError, ProtocolError (over the size limit), EventBufferFull
+        and Disconnected.
         """
         data = events.dump(event)
-        may_wait = not _on_loop_thread()
         try:
             with self._changed:
-                self._await_room(may_wait=may_wait)
                 if self._closed:
                     raise Disconnected("this execution has ended")
+                self._require_room()
                 self._bounds.check(len(data), closing=is_closing(event))
                 self._observe(event)
                 if self.pending_terminal is None:
@@ -126,7 +145,10 @@ class RunEmitter:
             self.overflowed = True
             self.token.trip(StopCause.BUFFER_FULL)
             raise
-        self._writer.note(self, inline=may_wait)
+
+    def flush(self) -> None:
+        """Writes what was taken, off a loop's thread and when the process was quiet; else the writer does."""
+        self._writer.note(self, inline=not _on_loop_thread())
 
     def _observe(self, event: events.Event) -> None:
         terminal = isinstance(event, events.RunFinishedEvent | events.RunErrorEvent)
@@ -147,16 +169,9 @@ class RunEmitter:
         self._fresh_bytes += len(frame)
         self._bounds.count(len(frame))
 
-    def _await_room(self, *, may_wait: bool) -> None:
-        while self._over(SOFT_EVENTS, SOFT_BYTES) and not self._closed:
-            if not may_wait:
-                if self._over(HARD_EVENTS, HARD_BYTES):
-                    raise EventBufferFull(f"{self.pending} events wait for Redis")
-                return
-            if self.token.tripped:
-                raise self.token.stopping()
-            self._writer.wake(self)
-            self._changed.wait(1.0)
+    def _require_room(self) -> None:
+        if self._over(HARD_EVENTS, HARD_BYTES):
+            raise EventBufferFull(f"{self.pending} events wait for Redis")
 
     def _over(self, most_events: int, most_bytes: int) -> bool:
         return len(self._fresh) >= most_events or self._fresh_bytes >= most_bytes

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import threading
 import time
+import weakref
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,13 @@ from worker.cancellation import CancellationToken
 from worker.context import RunContext, running
 
 log = get_logger(__name__)
+
+_left: weakref.WeakSet[asyncio.Task[None]] = weakref.WeakSet()
+
+
+def coroutines_left() -> int:
+    """Async agents of this process that go on although nobody waits for them: they hold no slot."""
+    return sum(not task.done() for task in list(_left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,9 @@ class Running:
 
     def abandon(self) -> None:
         """Lets the thread that waits for a coroutine go; a plain function has no such thread."""
+        task = self._task
+        if task is not None and not task.done():
+            _left.add(task)
         self._finish(Ended(error=Abandoned("the run was ended from outside")))
 
     def _on_loop(self, start: Any) -> Ended:

@@ -21,6 +21,7 @@ from worker.agents.registry import RegistryError
 from worker.children import Children
 from worker.condition import Condition
 from worker.drain import AFTER_DRAIN_SECONDS, Drain
+from worker.forms import coroutines_left
 from worker.heartbeat import Heartbeat
 from worker.restart import execute_again, on_restart
 from worker.roster import Agents
@@ -109,6 +110,7 @@ class Mainstay:
             "slots": self.slots,
             "busy": self._hands.busy() if self._hands else 0,
             "abandoned": found.pulse.abandoned if found else 0,
+            "coroutines_left": coroutines_left(),
             "draining": self._draining or self._drained,
             "started_at": self._started_at,
             "redis_errors": sum(FAILURES.values()),
@@ -118,8 +120,9 @@ class Mainstay:
         return told | ({"loop_blocked_seconds": round(blocked, 1)} if blocked >= 1 else {})
 
     def _obey(self) -> None:
-        """Takes runs or takes none, as operators have switched this worker; said again at every heartbeat."""
-        drained = self._store.controls.is_draining(self.name)
+        """Takes runs, takes none or ends, as operators have switched this worker; at every heartbeat."""
+        switch = self._store.controls.drained(self.name)
+        drained = switch is not None
         if drained != self._drained:
             log.warning("worker.drained" if drained else "worker.undrained")
         if self._hands is not None and not self._draining and (drained or self._drained):
@@ -128,6 +131,10 @@ class Mainstay:
             if found is not None:
                 found.draining = drained
         self._drained = drained
+        if switch is not None and switch.exit and self._hands is not None and not self._draining:
+            log.warning("worker.told_to_shut_down", by=switch.by)
+            self._hands.stop(0)
+            self.drain(cold=False, last_resort=self._hands.kill_children)
 
     def _unfit(self, reason: str) -> None:
         """This process cannot be trusted with runs any more: out with it, a supervisor starts another."""
@@ -170,6 +177,10 @@ class Mainstay:
     def _restart(self, hands: Hands) -> None:
         self._restarting = True
         self.drain(cold=False, last_resort=hands.kill_children)
+
+    def stay_down(self) -> None:
+        """Takes back a restart: this process ends for good."""
+        self._restarting = False
 
     def _hurried(self) -> bool:
         return self._cold[0] == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-import jsonpatch
-
+from shared.protocol.patch import PatchError, apply_patch
+from worker.difference import canonical, difference
 from worker.json_form import json_text
 
 
@@ -35,27 +35,22 @@ class Publication:
         if self.text is None:
             return Change(True, now, text)
         before = json.loads(self.text)
-        if _canonical(before) == _canonical(now):
+        if canonical(before) == canonical(now):
             return None
-        patch = _patch(before, now)
-        if patch is not None and len(json_text(patch).encode()) < len(text.encode()):
-            return Change(False, patch, text)
-        return Change(True, now, text)
+        patch = _patch(before, now, len(text.encode()))
+        return Change(True, now, text) if patch is None else Change(False, patch, text)
 
 
-def _patch(before: Any, now: Any) -> list[dict[str, Any]] | None:
-    """The operations from one value to the other, None where the library finds none that do it."""
+def _patch(before: Any, now: Any, most: int) -> list[dict[str, Any]] | None:
+    """The operations from one value to the other if they are shorter than ``most`` bytes, else None."""
     if not isinstance(before, (dict, list)) or type(before) is not type(now):
         return None
     try:
-        found = jsonpatch.make_patch(before, now)
-        arrived = found.apply(before)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError, KeyError):
+        found = difference(before, now)
+        if len(json_text(found).encode()) >= most:
+            return None
+        arrived = apply_patch(before, found)
+    except (PatchError, RecursionError):
+        # A place that the client's library does not patch.
         return None
-    operations: list[dict[str, Any]] = found.patch
-    return operations if _canonical(arrived) == _canonical(now) else None
-
-
-def _canonical(value: Any) -> str:
-    # As text, because True == 1 == 1.0 for Python but not for a client.
-    return json.dumps(value, sort_keys=True)
+    return found if canonical(arrived) == canonical(now) else None

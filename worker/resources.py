@@ -19,7 +19,10 @@ T = TypeVar("T")
 CLOSE_SECONDS = 0.5
 """What closing everything may take at a shutdown; what takes longer is left to the process's end."""
 
-_MAKING: contextvars.ContextVar[Hashable] = contextvars.ContextVar("outlast_resource", default=None)
+# The key whose factory runs in this task, in a tuple because None is a key too.
+_MAKING: contextvars.ContextVar[tuple[Hashable] | None] = contextvars.ContextVar(
+    "outlast_resource", default=None
+)
 
 log = get_logger(__name__)
 
@@ -121,7 +124,7 @@ class _Shelf:
         self._locks: dict[Hashable, threading.Lock] = {}
         self._makers: dict[Hashable, int] = {}
         self._wanted: dict[int, Hashable] = {}
-        self._awaited: dict[Hashable, Hashable] = {}
+        self._awaited: list[tuple[tuple[Hashable], tuple[Hashable]]] = []
 
     def home(self, running: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
         """The one loop; without a given one, outside of a worker, the running one, until that is closed."""
@@ -159,16 +162,26 @@ class _Shelf:
         asker = _MAKING.get()
         if asker is None:
             return await asyncio.shield(making)
-        wanted: Hashable | None = key
-        while wanted is not None:
-            if wanted == asker:
-                raise RuntimeError(f"the factories of {key!r} and {asker!r} ask for each other")
-            wanted = self._awaited.get(wanted)
-        self._awaited[asker] = key
+        if self._leads((key,), asker):
+            raise RuntimeError(f"the factories of {key!r} and {asker[0]!r} ask for each other")
+        waits = (asker, (key,))
+        self._awaited.append(waits)
         try:
             return await asyncio.shield(making)
         finally:
-            del self._awaited[asker]
+            self._awaited.remove(waits)
+
+    def _leads(self, start: tuple[Hashable], goal: tuple[Hashable]) -> bool:
+        """Whether making ``start`` waits, however indirectly, for ``goal``."""
+        seen, rest = set(), [start]
+        while rest:
+            at = rest.pop()
+            if at == goal:
+                return True
+            if at not in seen:
+                seen.add(at)
+                rest += [wanted for asker, wanted in self._awaited if asker == at]
+        return False
 
     def keep(self, key: Hashable, made: Any, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Notes what is to be closed; made while the process closed, it is closed with the process itself."""
@@ -176,7 +189,7 @@ class _Shelf:
 
 
 async def _make(shelf: _Shelf, key: Hashable, factory: Callable[[], Any]) -> Any:
-    _MAKING.set(key)
+    _MAKING.set((key,))
     made = factory()
     if inspect.isawaitable(made):
         made = await made

@@ -19,13 +19,18 @@ class EventSink(Protocol):
     def verifier(self) -> Verifier:
         """The order of the run so far; ``terminated`` once the agent itself sent a terminal event."""
 
-    def put(self, event: Event) -> None:
-        """Verifies, serialises, numbers and buffers an event.
+    def await_room(self) -> None:
+        """Waits while the buffer is full, never on an event loop's thread; raises Cancelled, Disconnected."""
 
-        On an event loop's thread it never waits; elsewhere it may block while the buffer is full.
+    def take(self, event: Event) -> None:
+        """Verifies, serialises, numbers and buffers an event; it neither waits nor writes.
+
         Raises VerificationError, SerializationError, EventBufferFull, Disconnected, and
         ProtocolError for an event over the size limit.
         """
+
+    def flush(self) -> None:
+        """Has what was taken written; off an event loop's thread perhaps here and now."""
 
     async def drained(self) -> None:
         """Returns at once below the soft bound, else when the buffer is below it or the token trips."""

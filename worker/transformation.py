@@ -37,7 +37,8 @@ class Transformation:
     def send(self, event: Event, put: Callable[[Event], None]) -> list[Event]:
         """Puts what becomes of an event, in one piece also among threads, and returns it.
 
-        Raises TransformerFailed, also for every event after the first failure, and what ``put`` raises.
+        ``put`` is called under a lock, so it neither waits nor writes. Raises TransformerFailed, also for
+        every event after the first failure, and what ``put`` raises.
         """
         with self._lock:
             made = self._transformed(event)

@@ -1,6 +1,5 @@
 """An agent that pays, and that asks a person before it does. Say "pay Ada 20"."""
 
-import json
 import os
 from pathlib import Path
 
@@ -24,18 +23,17 @@ async def cashier(ctx: RunContext) -> Interrupt | None:
     if ctx.resume:
         return settle(ctx)
     words = (ctx.last_user_text or "").split()
-    if len(words) != 3 or words[0] != "pay" or not words[2].isdigit():
+    if len(words) != 3 or words[0] != "pay" or not words[2].isdecimal():
         raise AgentError('say "pay", a name and a number')
-    order = {"to": words[1], "euros": int(words[2])}
+    to, euros = words[1], int(words[2])
     with ctx.tool_call("pay") as call:
-        call.args(order)
+        call.args({"to": to, "euros": euros})
     # The id carries what is asked. The executor lets an answer in only if exactly this id was asked on this
     # thread and is open, once; the conversation that the client sends back proves nothing.
-    asked = json.dumps({"call": call.id, **order})
     return Interrupt(
-        id=asked,
+        id=f"{call.id} {to} {euros}",
         reason="tool_call",
-        message=f"Pay {order['euros']} euros to {order['to']}?",
+        message=f"Pay {euros} euros to {to}?",
         tool_call_id=call.id,
         response_schema=ANSWER,
     )
@@ -44,11 +42,13 @@ async def cashier(ctx: RunContext) -> Interrupt | None:
 def settle(ctx: RunContext) -> None:
     """The next run: the answers are there, checked and redeemed."""
     for answer in ctx.resume:
-        order = json.loads(answer.interrupt_id)
-        call_id = order.pop("call")
+        call_id, to, euros = answer.interrupt_id.rsplit(" ", 2)
         approved = answer.status == "resolved" and answer.payload["approved"]
-        # The result belongs to the call of the run before.
-        ctx.tool_result(call_id, pay(**order) if approved else {"paid": 0, "why": "not approved"})
+        # Everything that may speak against it comes before the payment. A stop is the last of it.
+        ctx.check_cancelled()
+        result = pay(to, int(euros)) if approved else {"paid": 0, "why": "not approved"}
+        # It belongs to the call of the run before, which the question named by its tool_call_id.
+        ctx.tool_result(call_id, result)
         ctx.say("Paid." if approved else "Not paid.")
 
 

@@ -55,10 +55,12 @@ function show() {
 let runId; // known from the run's first event
 let ended; // whether its last event came; a body that ends without one was cut
 let open; // the questions that it ended with
+let lost; // how often in a row there was no answer
 
 const watcher = {
   onRunStartedEvent({ event }) {
     runId = event.runId;
+    lost = 0;
     element("stop").disabled = false;
     say("Running");
   },
@@ -89,7 +91,9 @@ async function follow(start) {
   element("send").disabled = true;
   ended = false;
   open = [];
+  lost = 0;
   while (!ended) {
+    let why = "The connection was lost";
     try {
       await start();
     } catch (error) {
@@ -97,9 +101,11 @@ async function follow(start) {
       if (status === 404 && start === join) say("Ready");
       else if (status < 500) say(`Refused: ${payload?.detail ?? message}`);
       ended = status < 500;
+      if (status) why = payload?.detail ?? `The server answered ${status}`;
+      else if (++lost >= 3) why = `Cannot reach ${base}. Is it up, with OUTLAST_CORS_ORIGINS=${location.origin}?`;
     }
     if (!ended) {
-      say("The connection was lost. Going on");
+      say(lost < 3 ? `${why}. Going on` : why);
       await new Promise((resume) => setTimeout(resume, 1000));
     }
   }
@@ -139,7 +145,12 @@ element("stop").onclick = async () => {
   element("stop").disabled = true;
   say("Stopping");
   const path = `threads/${encodeURIComponent(agent.threadId)}/runs/${encodeURIComponent(runId)}`;
-  const answer = await fetch(`${base}/${path}/cancel?wait=20`, { method: "POST" });
+  const answer = await fetch(`${base}/${path}/cancel?wait=20`, { method: "POST" }).catch(() => undefined);
+  if (!answer) {
+    element("record").textContent = "Not asked to stop: the server did not answer";
+    element("stop").disabled = ended;
+    return;
+  }
   const body = await answer.json();
   const told = { 200: body.status, 202: "no outcome yet", 409: `${body.run?.status}, before it was asked to stop` };
   element("record").textContent = `Recorded: ${told[answer.status] ?? body.detail}`;

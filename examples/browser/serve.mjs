@@ -28,4 +28,9 @@ const server = createServer((request, response) => {
   createReadStream(file).pipe(response);
 });
 
+server.on("error", (error) => {
+  console.error(`Port ${port} cannot be had (${error.code}). Name another, here and to Outlast: npm start -- 3001`);
+  process.exit(1);
+});
+
 server.listen(port, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));

@@ -51,4 +51,4 @@ graph = (
     .compile(checkpointer=InMemorySaver())
 )
 
-AGENTS = {"weather": langgraph(graph)}
+AGENTS = {"weather": langgraph(graph, description="Tells the weather; say 'ask me' to be asked first.")}

@@ -6,4 +6,4 @@ from worker.agents import remote
 
 URL = os.environ.get("FAR_AGENT", "http://127.0.0.1:8700/")
 
-AGENTS = {"far": remote(URL, timeout=30)}
+AGENTS = {"far": remote(URL, description="Says back what it hears, word by word.", timeout=30)}

@@ -34,6 +34,11 @@ class Agent(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8700
-    server = ThreadingHTTPServer(("127.0.0.1", port), Agent)
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Agent)
+    except OSError as error:
+        sys.exit(
+            f"Port {port} cannot be had ({error.strerror}). Name another, and FAR_AGENT to Outlast's worker."
+        )
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     server.serve_forever()

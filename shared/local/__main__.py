@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shared.local.child import Plan
 from shared.local.console import Console
-from shared.local.readiness import free_port, http_answers, redis_listens, worker_is_seen
+from shared.local.readiness import free_port, http_answers, live_runs, redis_listens, worker_is_seen
 from shared.local.server import EmbeddedServer
 from shared.local.supervisor import Supervisor
 from shared.settings import Settings, child_environment, describe, variable
@@ -23,6 +23,8 @@ WEB_GRACE = 8.0
 """Seconds; gunicorn gives requests five, and then ends its workers."""
 AFTER_DRAIN = 3.0
 """Seconds; a worker leaves for certain within two after its drain."""
+MISCONFIGURED = 78
+"""Exit code by which a worker says that its agents cannot be loaded."""
 
 PLACES = (("agents", "/agents"), ("dashboard", "/ops/"), ("API", "/openapi.json"))
 
@@ -79,6 +81,7 @@ def _serve(console: Console, data: Path, wanted_port: int | None) -> int:
         folder=ROOT,
         grace=settings.drain_seconds + AFTER_DRAIN,
         ready=lambda: worker_is_seen(port),
+        misconfigured=MISCONFIGURED,
     )
     web = Plan(
         name="web",
@@ -94,7 +97,16 @@ def _serve(console: Console, data: Path, wanted_port: int | None) -> int:
         server,
         when_ready=lambda: _greet(console, port),
         wanted=lambda: not on_terminal or sys.stdout.isatty(),
+        stopping=lambda: _stopping(live_runs(port), settings.drain_seconds),
     ).run()
+
+
+def _stopping(runs: int | None, seconds: float) -> str:
+    """What is said at the first Ctrl-C; ``runs`` is None where their number is not known."""
+    if runs == 0:
+        return "Stopping"
+    who = "Runs" if runs is None else f"{runs} run{'s' if runs > 1 else ''}"
+    return f"Stopping. {who} may go on for {seconds:g} s; Ctrl-C again ends at once"
 
 
 def _greet(console: Console, port: int) -> None:

@@ -22,7 +22,8 @@ STEADY_SECONDS = 60.0
 class Plan:
     """How to run one child.
 
-    ``ready`` says whether it serves; ``grace`` is the seconds it gets between TERM and KILL.
+    ``ready`` says whether it serves; ``grace`` is the seconds it gets between TERM and KILL; with exit code
+    ``misconfigured`` it says that a new start does not help.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Plan:
     folder: Path
     grace: float
     ready: Callable[[], bool]
+    misconfigured: int | None = None
 
 
 class Child:
@@ -44,6 +46,12 @@ class Child:
         self._pause = FIRST_PAUSE
         self._started_at = 0.0
         self._start_again_at = 0.0
+
+    @property
+    def is_misconfigured(self) -> bool:
+        """Whether it ended and said that a new start does not help."""
+        code = self._process.poll() if self._process is not None else None
+        return code is not None and code == self.plan.misconfigured
 
     @property
     def pid(self) -> int | None:

@@ -38,6 +38,18 @@ def worker_is_seen(port: int) -> bool:
         connection.close()
 
 
+def live_runs(port: int) -> int | None:
+    """How many runs workers have in their hands; ``None`` where that is not told."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    try:
+        connection.request("GET", "/ops/api/workers", headers={"Accept": "application/json"})
+        return sum(worker["runs_total"] for worker in json.loads(connection.getresponse().read())["workers"])
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        return None
+    finally:
+        connection.close()
+
+
 def redis_listens(url: str) -> bool:
     """Whether something takes connections at a ``redis://``, ``rediss://`` or ``unix://`` address."""
     parts = urlsplit(url)

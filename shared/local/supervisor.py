@@ -1,4 +1,4 @@
-"""Start Redis and the children, keep them alive, stop them in order: web, worker, Redis."""
+"""Start Redis and the children, keep them alive, stop them in order: worker, web, Redis."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Supervisor:
     """Runs ``plans`` over ``server`` (``None``: Redis is somebody else's) until told to stop.
 
-    Children are started in the given order and stopped in the opposite one. The first INT, TERM or HUP stops
-    gracefully, and so does ``wanted`` when it turns false; a second signal kills the children at once. Either
-    way no process remains.
+    Children are started and stopped in the given order: what runs still say while the worker stops is seen by
+    whoever follows them. The first INT, TERM or HUP stops gracefully, and so does ``wanted`` when it turns
+    false; a second signal kills the children at once. Either way no process remains. ``stopping`` gives a
+    sentence about what the stop waits for.
+
+    A child that says it is misconfigured before everything was ready once ends the start.
     """
 
     def __init__(
@@ -35,19 +38,23 @@ class Supervisor:
         *,
         when_ready: Callable[[], None] = lambda: None,
         wanted: Callable[[], bool] = lambda: True,
+        stopping: Callable[[], str] = lambda: "Stopping",
     ) -> None:
         self._console = console
         self._children = [Child(plan, console.line) for plan in plans]
         self._server = server
         self._when_ready = when_ready
         self._wanted = wanted
+        self._stopping = stopping
+        self._hopeless = False
+        self._was_ready = False
         self._signals = 0
         self._signalled_at = 0.0
         self._server_checked_at = 0.0
         self._server_pause = SERVER_CHECK_SECONDS
 
     def run(self) -> int:
-        """Serve until told to stop; the exit code is 1 if the server could not be started, else 0."""
+        """Serve until told to stop; the exit code is 1 if something could not be started at all, else 0."""
         heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._count) for number in heard}
         try:
@@ -58,14 +65,14 @@ class Supervisor:
             self._await_ready()
             while self._goes_on():
                 self._tick()
-            return 0
+            return 1 if self._hopeless else 0
         finally:
             self._stop()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
     def _goes_on(self) -> bool:
-        return not self._signals and self._wanted()
+        return not self._signals and not self._hopeless and self._wanted()
 
     def _count(self, number: int, frame: FrameType | None) -> None:
         # Nothing but a count: a handler may run in the middle of anything. A terminal and make may both
@@ -105,6 +112,7 @@ class Supervisor:
                 for child in waiting:
                     self._console.warn(child.plan.name, "is not ready yet; what it said so far stands above")
         if self._goes_on():
+            self._was_ready = True
             self._console.open()
             self._when_ready()
 
@@ -114,6 +122,12 @@ class Supervisor:
         time.sleep(TICK_SECONDS)
         self._watch_server()
         for child in self._children:
+            if child.is_misconfigured and not self._was_ready:
+                # Ended first, because that brings its last lines.
+                child.end_now()
+                self._console.warn(child.plan.name, "cannot start like this; what is wrong stands above")
+                self._hopeless = True
+                return
             happened = child.watch()
             if happened is not None:
                 self._console.warn(child.plan.name, happened)
@@ -138,8 +152,8 @@ class Supervisor:
     def _stop(self) -> None:
         self._console.open()
         if any(child.is_running() for child in self._children):
-            self._console.say("Stopping (again to stop without waiting for running runs)")
-        for child in reversed(self._children):
+            self._console.say(self._stopping())
+        for child in self._children:
             child.ask_to_end()
             deadline = time.monotonic() + child.plan.grace
             while child.is_running() and time.monotonic() < deadline and self._signals < 2:

@@ -194,7 +194,7 @@ def _call_owner(
 
 def _call_result(ledger: Ledger, event: ag.ToolCallResultEvent) -> None:
     call = event.tool_call_id
-    if call not in ledger.owners.calls:
+    if call not in ledger.owners.calls and call not in ledger.answerable:
         ledger.refuse(Rule.UNKNOWN_ID, event, f"tool-call {shown(call)} was never introduced", call)
     if (TOOL_CALL, call, None) in ledger.open:
         ledger.refuse(Rule.OUT_OF_ORDER, event, f"tool-call {shown(call)} is still open", call)

@@ -1,5 +1,6 @@
 """An event as the JSON that travels: one line, strict, the same members as the official encoder's."""
 
+from math import isfinite
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -139,7 +140,7 @@ def _strict_json(model: BaseModel, name: str) -> bytes:
     else:
         if nests_deeper_than(data, MAX_EVENT_DEPTH):
             reason = f"it nests more than {MAX_EVENT_DEPTH} levels"
-        elif b"null" in data and _is_not_finite(model):
+        elif (b"null" in data or _holds_no_number(model)) and _is_not_finite(model):
             reason = "a number is not finite"
         elif not fits_doubles(data):
             reason = "a number is too large"
@@ -150,7 +151,7 @@ def _strict_json(model: BaseModel, name: str) -> bytes:
 
 
 def _is_not_finite(model: BaseModel) -> bool:
-    # The models write NaN and infinities as null, so this is asked only where a null was written.
+    # Asked only where one may be: the models write NaN and infinities as null, or leave the member out.
     try:
         plain = to_json(model.model_dump(by_alias=True, warnings=False), inf_nan_mode="constants")
         if b"NaN" in plain or b"Infinity" in plain:
@@ -158,6 +159,15 @@ def _is_not_finite(model: BaseModel) -> bool:
     except ValueError:
         return True
     return False
+
+
+def _holds_no_number(value: Any) -> bool:
+    """Whether a member of the model, or of a model in it, is NaN or infinite as a whole."""
+    if isinstance(value, BaseModel):
+        return any(_holds_no_number(member) for member in value.__dict__.values())
+    if isinstance(value, list):
+        return any(_holds_no_number(item) for item in value if isinstance(item, (BaseModel, float)))
+    return isinstance(value, float) and not isfinite(value)
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """What one run has said so far, as far as its order depends on it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import assert_never
 
 from shared.protocol.events import Event, Message
@@ -16,10 +16,11 @@ class Ledger:
 
     ``open`` is in opening order; the third part of a key is the owner of a step (None for every
     other kind), a value is the parent of a subagent. ``unanswered`` holds the calls of this run
-    that have no result, open ones too.
+    that have no result, open ones too. ``answerable`` calls may get a result though nobody here made them.
     """
 
     __slots__ = (
+        "answerable",
         "debug",
         "enforce",
         "open",
@@ -39,7 +40,9 @@ class Ledger:
         run_id: str | None,
         enforce: bool,
         debug: bool,
+        answerable: Collection[str] = (),
     ) -> None:
+        self.answerable = frozenset(answerable)
         self.owners = Owners()
         self.owners.learn(history)
         self.thread_id = thread_id

@@ -15,6 +15,7 @@ MAX_ID_LENGTH: Final = 256
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
 _BOM = b"\xef\xbb\xbf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_PLACE = re.compile(r" at line (\d+) column (\d+)$")
 _MOST_MISTAKES: Final = 1000
 _REASONS = {
     "missing": "is required",
@@ -73,8 +74,11 @@ def parse_input(body: bytes, max_depth: int = 100) -> RunAgentInput:
         raise InvalidInput("", f"nests more than {max_depth} levels")
     try:
         document = from_json(text, allow_inf_nan=False)
-    except ValueError:
-        raise InvalidInput("", "is not strict UTF-8 JSON") from None
+    except ValueError as error:
+        # Of the parser's own sentence the numbers alone: it may quote the body.
+        place = _PLACE.search(str(error))
+        where = f" (line {place[1]}, column {place[2]})" if place else ""
+        raise InvalidInput("", f"is not strict UTF-8 JSON{where}") from None
     if not fits_doubles(text):  # the parser itself turns what overflows into an infinity
         raise InvalidInput("", "is not strict UTF-8 JSON")
     if not isinstance(document, dict):

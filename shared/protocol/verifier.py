@@ -1,6 +1,6 @@
 """Checks the order of one run's events where they are made, and knows what is open."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from shared.protocol.checks import Check, check_for
 from shared.protocol.events import Event, Message
@@ -19,7 +19,8 @@ class Verifier:
     The owner of an item is the ``subagentRunId`` of its first writer; absent is the parent agent,
     an empty string is an owner like any other. An untagged continuation is always right.
 
-    ``input_messages`` are the request's: their tool calls may get results in this run. With
+    ``input_messages`` are the request's: their tool calls may get results in this run, and so may the
+    ``answerable`` calls, which an earlier run made whether or not the request repeats them. With
     ``thread_id`` and ``run_id`` the boundary events must carry them; without, RUN_FINISHED must
     agree with RUN_STARTED. With ``enforce=False`` only `run-ended` is refused, but everything is
     still tracked, so the run can be closed. ``debug`` adds what is open to every refusal.
@@ -35,8 +36,9 @@ class Verifier:
         run_id: str | None = None,
         enforce: bool = True,
         debug: bool = False,
+        answerable: Collection[str] = (),
     ) -> None:
-        self._ledger = Ledger(input_messages, thread_id, run_id, enforce, debug)
+        self._ledger = Ledger(input_messages, thread_id, run_id, enforce, debug, answerable)
 
     @property
     def terminated(self) -> bool:

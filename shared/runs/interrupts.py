@@ -50,9 +50,9 @@ def expiry_ms(text: object) -> int | None:
         return None
 
 
-def questions_of(outcome: Outcome) -> list[tuple[str, int | None]]:
-    """Id and expiry of every interrupt that an outcome leaves open; none unless it is ``interrupted``."""
+def questions_of(outcome: Outcome) -> list[tuple[str, int | None, str | None]]:
+    """Id, expiry and tool call of every interrupt an outcome leaves open; none unless it is ``interrupted``."""
     asked: list[dict[str, Any]] = (outcome.wire or {}).get("interrupts") or []
     if outcome.status is not Status.INTERRUPTED:
         return []
-    return [(one["id"], expiry_ms(one.get("expiresAt"))) for one in asked]
+    return [(one["id"], expiry_ms(one.get("expiresAt")), one.get("toolCallId")) for one in asked]

@@ -38,7 +38,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run in this worker's hands; ``seconds_left`` counts to its deadline from the moment of the answer."""
+    """A run in this worker's hands; ``seconds_left`` counts to its deadline from the moment of the answer.
+
+    ``answered_calls`` are the tool calls of earlier runs about which it brings people's answers.
+    """
 
     key: str
     execution: str
@@ -49,6 +52,7 @@ class Claim:
     last_seq: int
     seconds_left: float
     traceparent: str | None = None
+    answered_calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,19 +246,22 @@ class BulkCancels:
         return state, head
 
     def _note(self, bulk: Bulk, key: str, result: Result) -> None:
-        bulk_id = bulk.bulk_id
+        results, todo = keys.bulk_results(bulk.bulk_id), keys.bulk_todo(bulk.bulk_id)
 
-        def write() -> bool:
+        def write() -> None:
             pipeline = self.client.pipeline(transaction=True)
             # The first answer stands: a run asked again would look as if it had been finished before.
-            pipeline.hsetnx(keys.bulk_results(bulk_id), key, result)
-            pipeline.expire(keys.bulk_results(bulk_id), KEEP_SECONDS)
-            pipeline.lrem(keys.bulk_todo(bulk_id), 1, key)
-            return bool(pipeline.execute()[0])
+            pipeline.hsetnx(results, key, result)
+            pipeline.expire(results, KEEP_SECONDS)
+            pipeline.lrem(todo, 1, key)
+            pipeline.execute()
 
-        if ask(write) and result != "refused":
-            entry = Entry("bulk_cancel", bulk.by, result, run=key, bulk=bulk_id, reason=bulk.reason)
-            self.audit.write_to_run(entry)
+        # Told before it is noted: a process that ends in between doubles the entry, which is better than none.
+        if result != "refused" and not ask(lambda: self.client.hexists(results, key)):
+            self.audit.write_to_run(
+                Entry("bulk_cancel", bulk.by, result, run=key, bulk=bulk.bulk_id, reason=bulk.reason)
+            )
+        ask(write)
 
     def _close(self, bulk_id: str, state: str) -> None:
         now = self.runs.now_ms()

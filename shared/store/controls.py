@@ -14,16 +14,19 @@ from shared.store.connection import Client, ask
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Who switched something, when (ms since the epoch) and why."""
+    """Who switched something, when (ms since the epoch) and why; ``exit`` lets a drained worker end."""
 
     by: str
     since: int
     reason: str | None = None
+    exit: bool = False
 
     def document(self) -> dict[str, Any]:
         """As it is shown, absent members left out."""
         shown: dict[str, Any] = {"by": self.by, "since": rfc3339(self.since)}
-        return shown | ({"reason": self.reason} if self.reason else {})
+        return (
+            shown | ({"reason": self.reason} if self.reason else {}) | ({"exit": True} if self.exit else {})
+        )
 
 
 class Controls:
@@ -69,6 +72,11 @@ class Controls:
         told = self._told(by, reason)
         ask(lambda: self.client.hset(keys.DRAINING, worker, told))
 
+    def shut_down(self, worker: str, *, by: str, reason: str | None = None) -> None:
+        """The worker shuts down from its next heartbeat on, as if it got SIGTERM; it cannot be taken back."""
+        told = self._told(by, reason, exit=True)
+        ask(lambda: self.client.hset(keys.DRAINING, worker, told))
+
     def undrain(self, worker: str) -> bool:
         """Lets it take runs again; False when it was not drained."""
         return bool(ask(lambda: self.client.hdel(keys.DRAINING, worker)))
@@ -78,17 +86,18 @@ class Controls:
         stored: dict[bytes, bytes] = ask(lambda: self.client.hgetall(keys.DRAINING))
         return {name.decode(): _read(told) for name, told in stored.items()}
 
-    def is_draining(self, worker: str) -> bool:
-        """Whether this worker is to take no more runs."""
-        return bool(ask(lambda: self.client.hexists(keys.DRAINING, worker)))
+    def drained(self, worker: str) -> Switch | None:
+        """Who said that this worker is to take no more runs, or to shut down; None when nobody did."""
+        told = ask(lambda: self.client.hget(keys.DRAINING, worker))
+        return _read(told) if told else None
 
     def kill_child(self, key: str, execution: str, *, worker: str, pid: int) -> None:
         """Asks a worker's main process to kill the pool child that still executes this run."""
         message = f"child {key} {execution} {worker} {pid}"
         ask(lambda: self.client.publish(keys.family_channel(worker), message))
 
-    def _told(self, by: str, reason: str | None) -> str:
-        return json.dumps({"by": by, "since": self._now_ms(), "reason": reason})
+    def _told(self, by: str, reason: str | None, **more: bool) -> str:
+        return json.dumps({"by": by, "since": self._now_ms(), "reason": reason, **more})
 
     def _now_ms(self) -> int:
         seconds, micros = ask(self.client.time)
@@ -97,4 +106,4 @@ class Controls:
 
 def _read(told: bytes) -> Switch:
     facts = json.loads(told)
-    return Switch(facts["by"], facts["since"], facts["reason"])
+    return Switch(facts["by"], facts["since"], facts["reason"], facts.get("exit", False))

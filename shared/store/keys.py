@@ -156,6 +156,11 @@ def worker(name: str) -> str:
     return f"outlast:worker:{name}"
 
 
+def offer(agent: str) -> str:
+    """String: there while an agent has been offered lately."""
+    return f"outlast:offer:{agent}"
+
+
 def run_channel(key: str) -> str:
     """Channel: batches of one run's frames, ``first count LF frames``."""
     return f"outlast:run:{key}"

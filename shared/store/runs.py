@@ -169,6 +169,7 @@ class RunStore:
             last_seq=int(answer[9]),
             seconds_left=(float(answer[2]) - float(answer[1])) / 1000,
             traceparent=answer[10].decode() or None,
+            answered_calls=_texts(answer[12:]),
         )
 
     def release(self, key: str, execution: str, *, most: int, last_seq: int = 1) -> str:
@@ -302,8 +303,8 @@ class RunStore:
                 *fields,
                 *(
                     text
-                    for id_, expires_at in asked
-                    for text in (id_, "" if expires_at is None else expires_at)
+                    for id_, expires_at, call in asked
+                    for text in (id_, "" if expires_at is None else expires_at, call or "")
                 ),
                 *frames,
             ],

@@ -17,7 +17,7 @@ _INCLUDES = {
     "accept": ("_now", "_tally", "_server", "_open"),
     "claim": ("_now", "_tally", "_server", "_open"),
     "release": ("_now", "_open"),
-    "retry": ("_now", "_tally"),
+    "retry": ("_now",),
     "expire": ("_now", "_open"),
     "survey": ("_now", "_server"),
     "append": ("_now", "_tally"),

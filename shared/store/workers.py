@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from shared.store import keys
 from shared.store.connection import Client, ask
@@ -18,10 +18,15 @@ HEARTBEAT_SECONDS = 2.0
 SILENT_SECONDS = 15
 """A worker not heard of for this long is gone."""
 
+LATELY_SECONDS = 300
+"""So long after its last worker an agent is still offered beside other workers' agents: a deploy takes less."""
+
+Offered = Literal["now", "lately", "once"]
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerBeat:
-    """One worker's last heartbeat; ``facts`` holds host, pid, pool, slots, busy, versions, started_at."""
+    """One worker's last heartbeat; ``facts`` holds host, pid, pool, slots, busy, versions, started_at, agents."""
 
     name: str
     facts: dict[str, Any]
@@ -36,7 +41,7 @@ class Workers:
 
     def beat(self, name: str, facts: dict[str, Any], agents: dict[str, dict[str, Any]]) -> None:
         """Writes a heartbeat; ``agents`` maps name -> description, capabilities, policy."""
-        told: list[str | int] = [json.dumps(facts), SILENT_SECONDS]
+        told: list[str | int] = [json.dumps(facts | {"agents": sorted(agents)}), SILENT_SECONDS]
         ask(lambda: scripts().beat.run(self.client, [keys.worker(name)], told))
 
         def write() -> None:
@@ -46,6 +51,8 @@ class Workers:
                 pipeline.hset(
                     keys.AGENTS, mapping={agent: json.dumps(facts) for agent, facts in agents.items()}
                 )
+            for agent in agents:
+                pipeline.set(keys.offer(agent), 1, ex=LATELY_SECONDS)
             pipeline.execute()
 
         # Refused by a full Redis; they stand from earlier heartbeats.
@@ -90,11 +97,21 @@ class Workers:
         ]
 
     def agents(self) -> dict[str, dict[str, Any]]:
-        """Every agent that a worker of this installation has offered; empty when none was ever seen."""
-        stored: dict[bytes, bytes] = ask(lambda: self.client.hgetall(keys.AGENTS))
-        return {name.decode(): json.loads(facts) for name, facts in sorted(stored.items())}
+        """Every agent that a worker of this installation has offered; empty when none was ever seen.
 
-    def forget_agents(self, names: list[str]) -> None:
-        """Takes agents out of the catalogue that no worker offers any more."""
-        if names:
-            ask(lambda: self.client.hdel(keys.AGENTS, *names))
+        Member ``offered`` says when: by a live worker ``now``, ``lately`` (within ``LATELY_SECONDS``), ``once``.
+        """
+        stored: dict[bytes, bytes] = ask(lambda: self.client.hgetall(keys.AGENTS))
+        if not stored:
+            return {}
+        now = {agent for beat in self.alive() for agent in beat.facts.get("agents", ())}
+        names = sorted(stored)
+        lately = ask(lambda: self.client.mget([keys.offer(name.decode()) for name in names]))
+        return {
+            name.decode(): json.loads(stored[name]) | {"offered": _offered(name.decode() in now, seen)}
+            for name, seen in zip(names, lately, strict=True)
+        }
+
+
+def _offered(now: bool, seen: bytes | None) -> Offered:
+    return "now" if now else "once" if seen is None else "lately"

@@ -198,7 +198,7 @@ def test_new_runs_wait_behind_a_link_and_rows_change_where_they_are(open_page, d
 
 
 def test_events_of_a_live_run_are_followed_and_an_opened_row_stays_open(open_page, desk: Desk):
-    run = desk.start("counts", deltas=30, pause=0.1).running()
+    run = desk.start("counts", deltas=600, pause=0.1).running()
     page = open_page("operator", f"/runs/{run.key}")
     _live(page)
     row = page.locator("table.events tr.of-message")
@@ -206,6 +206,7 @@ def test_events_of_a_live_run_are_followed_and_an_opened_row_stays_open(open_pag
     before = int(row.locator("td.num").nth(1).inner_text())
     wait_for(lambda: int(row.locator("td.num").nth(1).inner_text()) > before + 5, 10)
     expect(row.locator("details")).to_have_attribute("open", "")
+    assert run.cancel().is_success
     expect(page.locator("table.events tr.of-run", has_text="Run finished")).to_be_visible()
 
 

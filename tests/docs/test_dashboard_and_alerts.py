@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 
 from shared.runs.lifecycle import Status, is_terminal
 from shared.runs.outcome import FailureCode
+from shared.store.sweep import Swept
 from web.ops.metric import METRICS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,7 +35,7 @@ VALUES = {
     "code": set(map(str, FailureCode)),
     "state": {"ready", "waiting", "running", "cancelling"},
     "kind": {"orphaned", "cancelling", "stalled", "queued_long"},
-    "act": {"ended", "enqueued", "timed_out", "expired"},
+    "act": {act.name for act in fields(Swept)},
 }
 
 

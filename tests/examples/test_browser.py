@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.conftest import wait_for
-from tests.journeys.processes import ROOT, Process
+from tests.journeys.processes import ROOT, Process, free_port
 from tests.journeys.stack import Stack
 
 EXAMPLE = ROOT / "examples" / "browser"
@@ -202,6 +202,14 @@ def test_a_web_server_that_restarts_in_the_middle_of_a_run_costs_the_page_nothin
     expect(status(page)).to_have_text("Ended: succeeded")
     assert words(page) == 120
     assert lines(page, "user").count() == 1
+
+
+def test_a_server_that_cannot_be_reached_is_named_with_what_it_needs(browser: Any, site: str):
+    page = browser.new_page()
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    page.goto(f"{site}/?outlast={nowhere}")
+    expect(status(page)).to_have_text(f"Cannot reach {nowhere}. Is it up, with OUTLAST_CORS_ORIGINS={site}?")
+    page.close()
 
 
 def test_the_server_of_the_page_serves_nothing_outside_of_its_folder(site: str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,14 @@ def test_a_far_server_that_dies_fails_the_run_as_a_transport_error(stack: Stack,
         assert run.recorded()["code"] == "transport_error"
     finally:
         far.start()
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence(far: Far):
+    command = [sys.executable, str(SERVER), str(far.port)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"Port {far.port} cannot be had")
+    assert ended.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

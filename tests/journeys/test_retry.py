@@ -41,7 +41,7 @@ def await_attempt(run: Run, number: int) -> None:
     """Until that attempt is in the middle of its message."""
     wait_for(
         lambda: any(b'"attempt %d"' % number in frame for frame in run.stack.store.log.read_all(run.key)),
-        20,
+        30,
         pause=0.02,
     )
 
@@ -97,12 +97,12 @@ def test_a_run_that_kills_every_worker_ends(stack: Stack):
     for number in (1, 2):
         await_attempt(run, number)
         os.kill(run.pids()[-1], signal.SIGKILL)
-    terminal = run.live.finish(LOST_WITHIN)
+    terminal = run.live.finish(20)
     assert (terminal["type"], terminal["code"]) == ("RUN_ERROR", "worker_lost")
     assert attempts(run) == [1, 2]
     check_invariants(stack, run, most_starts=2)
     following = stack.submit("counts", thread_id=run.thread_id, deltas=3)
-    assert following.live.finish(10)["outcome"] == {"type": "success"}
+    assert following.live.finish(20)["outcome"] == {"type": "success"}
 
 
 def test_a_cancel_before_the_second_attempt_is_not_forgotten(stack: Stack):

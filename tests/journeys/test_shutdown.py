@@ -42,12 +42,10 @@ def test_a_worker_told_to_stop_drains_short_runs_and_records_long_ones(
 
 
 def test_an_idle_worker_stops_at_once(make_stack: Callable[..., Stack]):
-    stack = make_stack()
+    stack = make_stack(OUTLAST_DRAIN_SECONDS="60")
     worker = stack.start_worker()
-    begun = time.monotonic()
     worker.signal(signal.SIGTERM)
-    assert worker.wait(5) == 0
-    assert elapsed(begun) < DRAIN
+    assert worker.wait(30) == 0
     assert stack.store.workers.alive() == []
 
 

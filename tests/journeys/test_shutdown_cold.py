@@ -87,3 +87,19 @@ def test_a_hangup_drains_and_starts_the_worker_anew_in_place(make_stack: Callabl
     assert stack.submit("counts", deltas=2).live.finish(10)["outcome"] == {"type": "success"}
     for run in (short, long, deaf):
         check_invariants(stack, run)
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_worker_told_to_stop_after_a_hangup_does_not_start_anew(
+    make_stack: Callable[..., Stack], deaf: bool
+):
+    stack = make_stack(OUTLAST_DRAIN_SECONDS="4")
+    worker = stack.start(concurrency=3)
+    run = stack.submit("sync_counts", deltas=2, pause=20) if deaf else stack.submit("waits")
+    run.live.until_type("TEXT_MESSAGE_CONTENT")
+    worker.signal(signal.SIGHUP)
+    wait_for(lambda: is_draining(stack), 4)
+    worker.signal(signal.SIGTERM)
+    assert run.live.finish(4 + STOPPED_WITHIN)["code"] == "worker_shutdown"
+    assert worker.wait(STOPPED_WITHIN) == 0
+    check_invariants(stack, run)

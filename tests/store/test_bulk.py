@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from typing import Any
 
 import pytest
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.store import keys
+from shared.store.audit import Entry
+from shared.store.bulk import BulkCancels
+from shared.store.connection import Client
+from shared.store.errors import StoreError
 from shared.store.search import Filter
 from shared.store.sweep import Sweep
 
@@ -65,6 +72,58 @@ def test_a_run_asked_again_keeps_its_first_answer(bench):
     bench.store.client.lpush(keys.bulk_todo(bulk.bulk_id), first)
     bench.store.bulk.work(bulk.bulk_id, lambda key: None)
     assert bench.store.bulk.get(bulk.bulk_id).counts["cancelled"] == 2
+
+
+class Deaf:
+    """A client whose transactions are applied, while the answers of the next ``lost`` of them are lost."""
+
+    def __init__(self, client: Client, lost: int) -> None:
+        self._client, self.lost = client, lost
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def pipeline(self, transaction: bool) -> Any:
+        made = self._client.pipeline(transaction=transaction)
+        execute = made.execute
+
+        def answered() -> Any:
+            found = execute()
+            if transaction and self.lost:
+                self.lost -= 1
+                raise RedisTimeoutError
+            return found
+
+        made.execute = answered
+        return made
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_lost_answer_does_not_cost_the_runs_own_entry(bench, lost: int):
+    bulk, client = create(bench, 1), bench.store.client
+    key = client.lindex(keys.bulk_todo(bulk.bulk_id), 0).decode()
+    cancels = BulkCancels(Deaf(client, lost), bench.store.runs, bench.store.log)
+    with contextlib.suppress(StoreError):
+        cancels.work(bulk.bulk_id, lambda key: None)
+    bench.store.bulk.work(bulk.bulk_id, lambda key: None)
+    told = [(entry["action"], entry["result"]) for entry in bench.store.bulk.audit.of_run(key)]
+    assert told == [("bulk_cancel", "cancelled")]
+    assert bench.store.bulk.get(bulk.bulk_id).counts["cancelled"] == 1
+
+
+def test_an_entry_that_cannot_be_written_leaves_the_run_to_be_asked_again(bench, monkeypatch):
+    bulk = create(bench, 1)
+    key = bench.store.client.lindex(keys.bulk_todo(bulk.bulk_id), 0).decode()
+
+    def fails(entry: Entry) -> None:
+        raise StoreError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.store.bulk.audit, "write_to_run", fails)
+        with pytest.raises(StoreError):
+            bench.store.bulk.work(bulk.bulk_id, lambda key: None)
+    assert bench.store.bulk.work(bulk.bulk_id, lambda key: None) == 1
+    assert [entry["action"] for entry in bench.store.bulk.audit.of_run(key)] == ["bulk_cancel"]
 
 
 def test_two_processes_do_not_work_on_the_same_one(bench):

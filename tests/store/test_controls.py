@@ -73,7 +73,7 @@ def test_a_worker_is_drained_until_it_is_undrained_or_leaves(bench):
     controls, workers = bench.store.controls, bench.store.workers
     workers.beat("w1", {"pid": 1}, {})
     controls.drain("w1", by="olga", reason="hot")
-    assert controls.is_draining("w1")
+    assert controls.drained("w1")
     assert controls.draining()["w1"].document()["reason"] == "hot"
     assert controls.undrain("w1")
     assert not controls.undrain("w1")

@@ -154,6 +154,18 @@ def test_a_pause_that_was_only_the_agents_wish_opens_nothing():
     assert questions_of(Outcome(failed.status, code=failed.code, wire=wire)) == []
 
 
+def test_a_claim_names_the_calls_that_its_answers_are_about_and_says_them_again(thread: Conversation):
+    claim = thread.bench.running("asker", **thread.where)
+    asked = [{"id": "a", "reason": "r", "toolCallId": "call-1"}, {"id": "b", "reason": "r"}]
+    assert thread.bench.finish(claim, 2, Outcome.interrupted(asked)).recorded
+    assert claim.answered_calls == ()
+    thread.submits("next", "a", "b")
+    claimed = thread.claim("next")
+    assert claimed.answered_calls == ("call-1",)
+    again = thread.store.runs.claim(claimed.key, claimed.execution, worker="w", host="h", pid=1)
+    assert again.answered_calls == ("call-1",)
+
+
 # --- redeemed once ----------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from shared.store import keys
 from shared.store.answers import Claim
 from shared.store.ending import end_fenced, end_from_outside
 from shared.store.interrupts import open_questions
-from shared.store.log import Batch
+from shared.store.log import Batch, EventLog
 from shared.store.retrying import retry_lost
 from shared.store.runs import new_execution
 from shared.store.sweep import Sweep
@@ -116,6 +116,31 @@ def test_the_sweep_puts_it_back_and_the_next_claim_is_the_second_attempt(
     assert after.times["deadline_at"] == before.times["deadline_at"]
     assert after.times["ready_at"] > before.times["ready_at"]
     assert trial.types() == ["RUN_STARTED", "TEXT_MESSAGE_START", *RESET]
+
+
+def test_while_it_waits_no_lease_is_judged(trial: Trial, sweep: Sweep):
+    trial.executes()
+    trial.loses()
+    assert sweep.tick().ended == 0
+    assert not trial.retried()
+    assert trial.record().status == "queued"
+
+
+def test_a_retry_that_the_server_forgot_is_made_again(trial: Trial, sweep: Sweep):
+    trial.executes()
+    before = trial.bench.store.client.hgetall(keys.record(trial.key))
+    said = trial.types()
+    trial.loses()
+    forgotten = trial.claims()
+    # As a server that lost its last second: record and log of before, and a lease that is over.
+    trial.bench.store.client.ltrim(keys.log(trial.key), 0, len(said) - 1)
+    trial.bench.store.client.delete(keys.record(trial.key))
+    trial.bench.store.client.hset(keys.record(trial.key), mapping=before)
+    trial.late()
+    assert trial.says(forgotten, len(said) + 1) == "lost"
+    assert sweep.tick().retried == 1
+    assert trial.claims().attempt == 2
+    assert trial.types() == [*said, *RESET]
 
 
 def test_operators_see_which_attempts_were_lost(trial: Trial):
@@ -334,6 +359,29 @@ def test_answers_that_a_lost_attempt_saw_are_not_given_back(bench: Bench, claime
     assert open_questions(bench.store.client, trial.identity) == {}
 
 
+def test_a_hand_back_of_a_later_attempt_gives_no_answer_back(bench: Bench):
+    trial = resumes(bench)
+    trial.executes()
+    trial.loses()
+    claim = trial.claims()
+    assert trial.runs.release(trial.key, claim.execution, most=3, last_seq=claim.last_seq) == "released"
+    assert open_questions(bench.store.client, trial.identity) == {}
+    fence = trial.runs.request_cancel(trial.key, by="ann").fence
+    end_fenced(trial.runs, trial.log, fence, trial.identity)
+    assert open_questions(bench.store.client, trial.identity) == {}
+
+
+def test_after_a_hand_back_the_next_attempt_sees_the_answers(bench: Bench):
+    trial = resumes(bench)
+    first = trial.executes()
+    trial.loses()
+    claim = trial.claims()
+    assert trial.runs.release(trial.key, claim.execution, most=3, last_seq=claim.last_seq) == "released"
+    again = trial.claims()
+    assert (again.input, again.attempt) == (first.input, 2)
+    assert bench.finish(again, again.last_seq + 1).recorded
+
+
 # --- races --------------------------------------------------------------------------------------------
 
 
@@ -358,6 +406,45 @@ def in_order(trial: Trial) -> None:
     verifier = Verifier(thread_id=trial.identity.thread_id, run_id=trial.identity.run_id)
     for frame in trial.log.read_all(trial.key):
         verifier.observe(events.parse(sse.data_of(frame)))
+
+
+class Overtaken(EventLog):
+    """A log that somebody writes to just after it was read for the first time."""
+
+    def __init__(self, trial: Trial, act: Callable[[], Any]) -> None:
+        super().__init__(trial.bench.store.client)
+        self.acts = [act]
+
+    def read_all(self, key: str) -> list[bytes]:
+        frames = super().read_all(key)
+        while self.acts:
+            self.acts.pop()()
+        return frames
+
+
+def test_what_the_lost_worker_says_meanwhile_is_closed_too(trial: Trial):
+    dead = trial.executes()
+    trial.late()
+    trial.log = Overtaken(trial, lambda: trial.says(dead, 3))
+    assert trial.retried()
+    assert trial.types() == ["RUN_STARTED", *["TEXT_MESSAGE_START"] * 2, "TEXT_MESSAGE_END", *RESET]
+    in_order(trial)
+
+
+def test_a_sweep_that_slept_does_not_take_a_later_attempt_for_the_one_it_saw(trial: Trial):
+    trial.executes()
+    trial.late()
+    log = trial.log
+
+    def overtaken() -> None:
+        trial.log = log
+        trial.loses()
+        trial.executes()
+        trial.late()
+
+    trial.log = Overtaken(trial, overtaken)
+    assert not trial.retried()
+    assert (trial.record().status, trial.record().attempt) == ("running", 2)
 
 
 def test_two_sweeps_and_one_retry(bench: Bench):

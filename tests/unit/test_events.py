@@ -149,6 +149,8 @@ LOOP.append(LOOP)
         (custom({SECRET: math.nan}), "a number is not finite"),
         (custom([SECRET, -math.inf]), "a number is not finite"),
         (ag.StateSnapshotEvent(snapshot=math.inf), "a number is not finite"),
+        (ag.RunFinishedEvent(thread_id="t", run_id="r", result=math.nan), "a number is not finite"),
+        (ag.SubagentFinishedEvent(subagent_run_id=SECRET, result=-math.inf), "a number is not finite"),
         (
             event("TEXT_MESSAGE_END", metadata={"k": 1}).model_copy(update={"metadata": {SECRET: math.nan}}),
             "finite",

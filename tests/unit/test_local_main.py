@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from shared.local.__main__ import _stopping
 from shared.local.readiness import free_port
 from shared.settings import child_environment
 
@@ -70,6 +71,26 @@ def test_a_second_one_over_the_same_data_is_refused_and_names_the_first(data):
         done = run(data)
     assert done.returncode == 1
     assert "process 4711" in done.stderr
+
+
+def test_an_agent_that_cannot_be_loaded_ends_the_start_with_its_sentence_once(data):
+    done = run(data, OUTLAST_AGENTS="no_such_module_at_all:AGENTS", OUTLAST_PORT=str(free_port(21_000)))
+    assert done.returncode == 1
+    assert done.stdout.count("OUTLAST_AGENTS names the module no_such_module_at_all") == 1
+    assert "Outlast is ready" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        (0, "Stopping"),
+        (1, "Stopping. 1 run may go on for 25 s; Ctrl-C again ends at once"),
+        (3, "Stopping. 3 runs may go on for 25 s; Ctrl-C again ends at once"),
+        (None, "Stopping. Runs may go on for 25 s; Ctrl-C again ends at once"),
+    ],
+)
+def test_a_stop_says_how_many_runs_it_waits_for_and_how_to_not_wait(runs, told):
+    assert _stopping(runs, 25.0) == told
 
 
 TERMINAL = """

@@ -36,6 +36,9 @@ note("started")
 while True:
     if manner == "dying":
         sys.exit(3)
+    if manner == "misconfigured":
+        print("what is wrong", flush=True)
+        sys.exit(78)
     time.sleep(0.02)
 """
 
@@ -53,7 +56,7 @@ def started(name):
     return lambda: journal.exists() and f"{name} started" in journal.read_text()
 plans = [
     Plan(name, [sys.executable, "-c", script, name, str(folder), manner], child_environment(), folder, grace,
-         started(name))
+         started(name + ("!" if manner == "misconfigured" else "")), 78)
     for name, manner in manners.items()
 ]
 server = EmbeddedServer(folder / "data")
@@ -70,7 +73,7 @@ class Stage:
         self.eventually = eventually
         self.process: subprocess.Popen[str] | None = None
 
-    def play(self, manners: dict[str, str], grace: float = 5) -> None:
+    def play(self, manners: dict[str, str], grace: float = 5, until: str = "READY") -> None:
         self.out = (self.folder / "out").open("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-c", PARENT, str(self.folder), CHILD, json.dumps(manners), str(grace)],
@@ -79,7 +82,7 @@ class Stage:
             start_new_session=True,
             text=True,
         )
-        self.eventually(lambda: "READY" in self.said(), 30)
+        self.eventually(lambda: until in self.said(), 30)
 
     def said(self) -> str:
         return (self.folder / "out").read_text()
@@ -134,11 +137,11 @@ def test_a_signal_stops_everything_and_leaves_no_process(stage, number):
     assert psutil.wait_procs(everybody, timeout=0)[1] == []
 
 
-def test_web_is_stopped_before_the_worker_and_redis_comes_last(stage):
+def test_the_worker_is_stopped_first_then_web_and_redis_comes_last(stage):
     stage.play({"worker": "good", "web": "good"})
     assert stage.end() == 0
     stops = [(who, what) for who, what, _ in stage.journal() if what != "started"]
-    assert stops == [("web", "told"), ("web", "gone"), ("worker", "told"), ("worker", "gone")]
+    assert stops == [("worker", "told"), ("worker", "gone"), ("web", "told"), ("web", "gone")]
     assert not (stage.folder / "data" / "redis.url").exists()
 
 
@@ -155,6 +158,14 @@ def test_the_pauses_grow_while_a_child_keeps_dying(stage):
     stage.eventually(lambda: "ended with exit code 3; it is started again in 2 s" in stage.said(), 20)
     assert "exit code 3; it is started again in 0.5 s" in stage.said()
     assert "exit code 3; it is started again in 1 s" in stage.said()
+
+
+def test_a_child_that_is_misconfigured_ends_the_start_with_what_it_said_once(stage):
+    stage.play({"worker": "misconfigured", "web": "good"}, until="Stopped")
+    assert stage.process.wait(30) == 1
+    assert stage.said().count("what is wrong\n") == 1
+    assert "worker  cannot start like this" in stage.said()
+    assert "READY" not in stage.said()
 
 
 def test_redis_that_was_killed_is_started_again(stage):
@@ -189,7 +200,7 @@ def test_a_second_signal_does_not_wait_and_leaves_no_process_either(stage):
     stage.play({"worker": "deaf", "web": "deaf"}, grace=60)
     everybody = stage.everybody()
     stage.press(signal.SIGINT)
-    stage.eventually(lambda: ["web", "told"] in [line[:2] for line in stage.journal()])
+    stage.eventually(lambda: ["worker", "told"] in [line[:2] for line in stage.journal()])
     stage.eventually(lambda: stage.process.poll() is not None or stage.press(signal.SIGINT), 20, pause=0.3)
     assert stage.process.returncode == 0
     assert psutil.wait_procs(everybody, timeout=0)[1] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Flask
 
+from shared.store import keys
 from tests.web.played_worker import Caller, PlayedWorker, problem_of, run_input
 
 
@@ -51,3 +52,43 @@ def test_the_catalogue_is_read_from_redis_about_once_a_second(caller: Caller, wo
 def test_an_agent_name_travels_percent_encoded(caller: Caller, worker: PlayedWorker):
     worker.offer(**{"großer Bruder": "enqueue"})
     assert caller.get("/agents/gro%C3%9Fer%20Bruder").get_json()["name"] == "großer Bruder"
+
+
+def gone(store, name: str, *, long: bool) -> None:
+    """A worker stops; after a long time nothing but the catalogue knows its agents."""
+    store.workers.leave(name)
+    if long:
+        store.client.delete(*(keys.offer(agent) for agent in ("echo", "old")))
+        store.workers.beat("other", {}, {"new": {"policy": "enqueue"}})
+
+
+def test_agents_of_workers_long_gone_are_refused_where_other_workers_are_up(
+    caller: Caller, worker: PlayedWorker
+):
+    gone(worker.store, worker.name, long=True)
+    assert [agent["name"] for agent in caller.get("/agents").get_json()["agents"]] == ["new"]
+    detail = problem_of(caller.start(agent="echo"), 404, "UNKNOWN_AGENT")["detail"]
+    assert detail == (
+        "No worker offers the agent 'echo'. There are: new. 'echo' is known from a worker that is gone."
+    )
+
+
+def test_while_workers_restart_their_agents_are_marked_and_their_runs_accepted(
+    caller: Caller, worker: PlayedWorker
+):
+    worker.store.workers.beat("other", {}, {"new": {"policy": "enqueue"}})
+    gone(worker.store, worker.name, long=False)
+    listed = {agent["name"]: agent for agent in caller.get("/agents").get_json()["agents"]}
+    assert listed["echo"]["available"] is False
+    assert "available" not in listed["new"]
+    assert caller.start_in_background(agent="echo").status_code == 202
+
+
+def test_while_no_worker_is_up_known_agents_are_accepted_and_others_told_so(
+    caller: Caller, worker: PlayedWorker
+):
+    gone(worker.store, worker.name, long=False)
+    worker.store.client.delete(keys.offer("echo"))
+    assert caller.start_in_background(agent="echo").status_code == 202
+    detail = problem_of(caller.start(run_input("b"), agent="nobody"), 404, "UNKNOWN_AGENT")["detail"]
+    assert detail == "No worker is up. Known from workers that are gone: echo."

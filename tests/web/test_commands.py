@@ -137,6 +137,12 @@ def test_a_sweep_from_the_shell_ends_a_lost_run(
     assert record.texts["code"] == "worker_lost"
 
 
+def test_a_sweep_from_the_shell_tells_what_it_gave_to_the_next_attempt(store: Store, shell: Shell) -> None:
+    key = Producer(store).start(retries={"echo": 1}).key
+    store.client.zadd(keys.leases(key[:2]), {key: 1})
+    wait_for(lambda: "retried 1," in shell("runs", "sweep").stdout)
+
+
 def test_a_key_is_shown_once_and_can_be_revoked(store: Store, shell: Shell) -> None:
     made = shell("keys", "create", "ada", "--role", "operator", "--role", "payloads")
     secret = made.stdout.strip()

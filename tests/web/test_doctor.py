@@ -170,3 +170,10 @@ def test_the_command_exits_with_0_when_nothing_is(healthy: Store, shell: Callabl
     assert shell("doctor", "--worker").exit_code == 0
     lines = [json.loads(line) for line in shell("doctor", "--json").stdout.splitlines()]
     assert lines[0]["topic"] == "redis"
+
+
+def test_agents_of_workers_that_are_gone_are_told_apart(healthy: Store, settings: Settings) -> None:
+    healthy.workers.beat("old@h", {}, {"cashier": {}})
+    healthy.workers.leave("old@h")
+    sentence = _by_topic(examine(settings))["agents"].sentence
+    assert sentence == "Agents offered: echo. Known from workers that are gone: cashier."

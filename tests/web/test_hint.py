@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 from flask import Flask
 
+from shared import tracing
 from shared.queue import TASK
 from shared.settings import Settings
 from shared.store.store import Store, open_store
@@ -24,6 +26,15 @@ def test_a_posted_run_is_told_once_and_again_posted_not_again(
     caller.start().close()
     caller.start().close()
     assert _sent(store, settings.queue) == [key_of("run")]
+
+
+def test_the_message_of_a_traced_request_carries_its_traceparent(
+    caller: Caller, store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    monkeypatch.setattr(tracing, "current_traceparent", lambda: traceparent)
+    caller.start().close()
+    assert json.loads(store.client.lpop(settings.queue))["headers"]["traceparent"] == traceparent
 
 
 def test_a_broker_in_another_database_is_told_by_celerys_client(

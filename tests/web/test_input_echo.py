@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from flask import Flask
+
 from shared.protocol import sse
 from shared.store.store import Store
 from tests.web.played_worker import Caller, PlayedWorker, events_of, key_of, problem_of, run_input
@@ -38,3 +40,14 @@ def test_a_request_that_cannot_be_written_is_refused_before_anything_is_stored(c
     response = caller.client.post("/agents/echoing", data=body, content_type="application/json")
     problem_of(response, 400, "INVALID_INPUT")
     assert store.runs.get(key_of("run")) is None
+
+
+def test_a_request_larger_than_an_event_may_be_is_not_echoed(app: Flask, store: Store):
+    offer(store)
+    small = store.settings.model_copy(update={"max_bytes_per_event": 500})
+    app.extensions["outlast"].settings = small
+    caller = Caller(app.test_client())
+    for run, size in (("small", 10), ("large", 1000)):
+        assert caller.start_in_background(run_input(run, run, "x" * size), agent="echoing").status_code == 202
+    echoed = ["input" in json.loads(sse.data_of(store.log.read_all(key_of(run, run))[0])) for run in ("small", "large")]
+    assert echoed == [True, False]

@@ -141,11 +141,24 @@ def test_a_known_worker_is_drained(desk: Desk):
     problem_of(desk.admin.post("/ops/api/workers/nobody/drain"), 404, "UNKNOWN_WORKER")
     answer = desk.admin.post("/ops/api/workers/played@here/drain", json={"reason": "hot"})
     assert answer.get_json()["result"] == "draining"
-    assert desk.store.controls.is_draining("played@here")
+    assert desk.store.controls.drained("played@here")
     (row,) = desk.viewer.get("/ops/api/workers").get_json()["workers"]
     assert (row["draining"], row["draining_by"]["by"]) == (True, "adam")
     assert desk.admin.post("/ops/api/workers/played@here/undrain").get_json()["result"] == "resumed"
-    assert not desk.store.controls.is_draining("played@here")
+    assert not desk.store.controls.drained("played@here")
+
+
+def test_a_known_worker_is_told_to_shut_down(desk: Desk):
+    path = "/ops/api/workers/played@here/shutdown"
+    problem_of(desk.operator.post(path), 403, "FORBIDDEN")
+    problem_of(desk.admin.post("/ops/api/workers/nobody/shutdown"), 404, "UNKNOWN_WORKER")
+    assert desk.admin.post(path, json={"reason": "leaks"}).get_json()["result"] == "shutting_down"
+    switch = desk.store.controls.drained("played@here")
+    assert switch is not None
+    assert (switch.exit, switch.reason) == (True, "leaks")
+    (row,) = desk.viewer.get("/ops/api/workers").get_json()["workers"]
+    assert row["draining_by"]["exit"] is True
+    assert [entry["result"] for entry in desk.audit()] == ["shutting_down", "refused", "refused"]
 
 
 def test_forms_of_other_sites_cannot_act(desk: Desk):

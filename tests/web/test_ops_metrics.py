@@ -9,6 +9,8 @@ import pytest
 from flask import Flask
 
 from shared.runs.outcome import FailureCode, Outcome
+from shared.store import keys
+from shared.store.sweep import Sweep
 from tests.web.operators import Desk, desk
 from tests.web.played_worker import Caller, problem_of
 
@@ -73,6 +75,16 @@ def test_runs_are_counted_by_agent_outcome_and_code(desk: Desk):
     assert samples["outlast_queue_depth", ""] == 1
     assert samples["outlast_live_runs", 'state="ready"'] == 1
     assert samples["outlast_workers", ""] == 1
+
+
+def test_runs_that_the_sweep_gave_to_their_next_attempt_are_counted(desk: Desk):
+    store, key = desk.store, desk.submit("r1")
+    store.runs.claim(key, "e1", worker="w1", host="h", pid=7, retries={"echo": 1})
+    store.client.zadd(keys.leases(key[:2]), {key: 1})
+    Sweep(store.runs, store.log, enqueue=lambda key: None, queue_depth=lambda: 0, patient=False).tick()
+    acts = {labels: count for (name, labels), count in scrape(desk.viewer).items() if "sweep_runs" in name}
+    assert acts['act="retried"'] == 1
+    assert acts['act="ended"'] == 0
 
 
 def test_every_web_process_tells_the_same(desk: Desk, make_app: Callable[..., Flask]):

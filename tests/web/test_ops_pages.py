@@ -37,7 +37,8 @@ def _form(client: FlaskClient, **fields: str) -> dict[str, str]:
 def _orphan(caller: Caller, worker: PlayedWorker) -> None:
     caller.start_in_background()
     worker.claim(KEY)
-    worker.store.client.zadd(keys.leases(KEY[:2]), {KEY: 1})
+    # Late by having none: one that ran out would be the sweep's at once.
+    worker.store.client.zrem(keys.leases(KEY[:2]), KEY)
 
 
 # --- forms -------------------------------------------------------------------------------------------------

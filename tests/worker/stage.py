@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from shared.protocol import events, sse
 from shared.runs.identity import RunIdentity
+from shared.runs.interrupts import Answer
 from shared.runs.record import RunRecord
 from shared.settings import Settings
 from shared.store.store import Store
@@ -22,7 +23,13 @@ _numbers = itertools.count(1)
 
 
 def accept(
-    store: Store, agent: str, *, thread: str | None = None, policy: str = "enqueue", **members: Any
+    store: Store,
+    agent: str,
+    answers: Sequence[Answer] = (),
+    *,
+    thread: str | None = None,
+    policy: str = "enqueue",
+    **members: Any,
 ) -> str:
     """Accepts a run as a web process does, without a queue message; its key."""
     number = next(_numbers)
@@ -35,6 +42,7 @@ def accept(
         run_input=json.dumps(document).encode(),
         started_frame=sse.frame(1, events.dump(started)),
         policy=policy,
+        answers=answers,
     )
     assert accepted.state in {"ready", "waiting"}
     return identity.key

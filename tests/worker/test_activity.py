@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+from typing import Any
+
 import jsonpatch
 import pytest
 from hypothesis import given, settings
@@ -10,9 +14,10 @@ from pydantic import BaseModel
 
 from shared.protocol import events as ag
 from shared.protocol.events import EventType, SerializationError
+from shared.protocol.verifier import Verifier
 from shared.runs.outcome import StopCause
-from worker.agents import Cancelled, ProtocolError
-from worker.agents.testing import recorded_context
+from worker.agents import Cancelled, ProtocolError, RunContext
+from worker.agents.testing import CancellationToken, RecordingSink, recorded_context, run_input
 
 LONG = {"title": "x" * 200}
 
@@ -103,6 +108,30 @@ def test_a_models_content_is_sent_as_its_json(run):
     assert recorded[-1].content == {"steps": ["a"]}
 
 
+def test_a_patched_model_is_a_model_still(run):
+    class Plan(BaseModel):
+        steps: list[str] = []
+
+    ctx, recorded = run
+    plan = ctx.activity("PLAN", Plan())
+    plan.patch([{"op": "add", "path": "/steps/-", "value": "a"}])
+    assert plan.content == Plan(steps=["a"])
+    plan.publish()
+    assert len(recorded) == 3
+
+
+def test_a_patch_that_the_model_refuses_sends_and_changes_nothing(run):
+    class Plan(BaseModel):
+        steps: list[str] = []
+
+    ctx, recorded = run
+    plan = ctx.activity("PLAN", Plan())
+    with pytest.raises(SerializationError):
+        plan.patch([{"op": "replace", "path": "/steps", "value": 3}])
+    assert plan.content == Plan()
+    assert len(recorded) == 2
+
+
 def test_content_that_is_no_object_is_refused(run):
     ctx, recorded = run
     with pytest.raises(SerializationError):
@@ -146,6 +175,17 @@ def test_a_change_after_the_trip_is_refused(run):
     assert len(recorded) == 2
 
 
+def shown(events: Sequence[ag.Event]) -> Any:
+    """The content that a client has which applies every event."""
+    seen = None
+    for event in events[1:]:
+        if event.type is EventType.ACTIVITY_SNAPSHOT:
+            seen = event.content
+        else:
+            seen = jsonpatch.apply_patch(seen, [operation.model_dump() for operation in event.patch])
+    return seen
+
+
 CONTENT = st.dictionaries(
     st.text("ab/~", max_size=2), st.integers(0, 3) | st.lists(st.integers(0, 2), max_size=3), max_size=4
 )
@@ -159,10 +199,34 @@ def test_a_client_that_applies_every_event_has_the_content(contents):
     for content in contents[1:]:
         activity.content = content
         activity.publish()
-    seen = None
-    for event in recorded[1:]:
-        if event.type is EventType.ACTIVITY_SNAPSHOT:
-            seen = event.content
-        else:
-            seen = jsonpatch.apply_patch(seen, [operation.model_dump() for operation in event.patch])
-    assert seen == contents[-1]
+    assert shown(recorded) == contents[-1]
+
+
+class Paused(RecordingSink):
+    """Holds the first delta up until another thread had its chance to publish."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        super().__init__(verifier)
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def take(self, event: ag.Event) -> None:
+        if event.type is EventType.ACTIVITY_DELTA and not self.reached.is_set():
+            self.reached.set()
+            self.go_on.wait(0.3)
+        super().take(event)
+
+
+def test_two_threads_that_publish_at_once_send_each_change_once():
+    given = run_input()
+    sink = Paused(Verifier(given.messages))
+    sink.take(ag.run_started(given.thread_id, given.run_id))
+    plan = RunContext(given, sink=sink, token=CancellationToken()).activity("PLAN", LONG | {"done": []})
+    plan.content["done"].append(1)
+    first = threading.Thread(target=plan.publish)
+    first.start()
+    assert sink.reached.wait(5)
+    plan.content["done"].append(2)
+    plan.publish()
+    sink.go_on.set()
+    first.join(5)
+    assert shown(sink.events) == plan.content

@@ -49,6 +49,16 @@ def test_facts_are_added_to_an_entry():
     assert (entry.policy, entry.description) == ("reject", "Other")
 
 
+def test_capabilities_that_have_no_json_form_are_refused():
+    with pytest.raises(TypeError, match="capabilities that cannot be told"):
+        agent(body, capabilities={"since": {1, 2}})
+
+
+def test_models_inside_of_capabilities_are_told_as_their_json():
+    told = agent(body, capabilities={"state": ag.StateCapabilities(snapshots=True)}).capabilities
+    assert told["state"]["snapshots"] is True
+
+
 def test_the_attributes_of_an_agent_object_are_read():
     class Agent:
         transformers = (FilterToolCalls.denying("x"),)

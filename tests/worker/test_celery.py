@@ -264,7 +264,7 @@ def test_a_bad_agents_variable_is_told_in_a_sentence(redis_server: EmbeddedServe
         timeout=60,
         check=False,
     )
-    assert done.returncode != 0
+    assert done.returncode == 78
     assert "OUTLAST_AGENTS names the module no_such_module, which does not exist" in done.stderr
     assert "Traceback" not in done.stderr
 

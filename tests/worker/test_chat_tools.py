@@ -487,6 +487,34 @@ def test_neighbours_that_need_no_approval_are_executed_before_the_question(endpo
     assert [one["tool_call_id"] for one in told] == ["a", "d"]
 
 
+@tool(needs_approval=True)
+def reboot() -> str:
+    """Reboots the machine."""
+    return "rebooted"
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "null", "{}"])
+def test_a_call_without_arguments_is_executed_once_it_is_approved(endpoint: Endpoint, arguments: str) -> None:
+    calls = calling(look(arguments, "d", "reboot"))
+    events = decided(endpoint, reboot, calls=calls, status="resolved", payload={"approved": True})
+    assert results(events) == {"d": "rebooted"}
+
+
+def test_a_person_is_shown_a_long_number_as_the_tool_gets_it(endpoint: Endpoint) -> None:
+    @tool(needs_approval=True)
+    def pay(cents: int) -> str:
+        """Pays an amount."""
+        return f"paid {cents}"
+
+    cents = 12345678901234567891
+    calls = calling(look(json.dumps({"cents": cents}), "d", "pay"))
+    endpoint.answers = [calls]
+    (question,) = asked(run(endpoint, pay))
+    assert question["metadata"]["arguments"] == {"cents": cents}
+    events = decided(endpoint, pay, calls=calls, status="resolved", payload={"approved": True})
+    assert results(events) == {"d": f"paid {cents}"}
+
+
 def test_several_questions_are_asked_at_once(endpoint: Endpoint) -> None:
     calls = calling(look('{"path": "/a"}', "d", "delete"), look('{"path": "/b"}', "e", "delete", 1))
     events = decided(endpoint, delete, calls=calls, status="resolved", payload={"approved": True})
@@ -523,6 +551,20 @@ def test_an_approval_holds_for_exactly_the_call_that_was_asked_about(endpoint: E
     ending = wire(again[-1])
     assert (ending["type"], ending["code"]) == ("RUN_ERROR", "AGENT_ERROR")
     assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [{"status": "cancelled"}, {"status": "resolved", "payload": {"approved": False}}]
+)
+def test_a_denial_whose_call_the_client_has_dropped_is_no_failure(
+    endpoint: Endpoint, answer: dict[str, Any]
+) -> None:
+    endpoint.answers = [calling(look('{"path": "/a"}', "d", "delete")), GOOD]
+    (question,) = asked(run(endpoint, delete))
+    resume = [{"interruptId": question["id"], **answer}]
+    events = run(endpoint, delete, given=run_input("Something else.", run_id="run-2", resume=resume))
+    assert results(events) == {}
+    assert wire(events[-1])["outcome"] == {"type": "success"}
 
 
 def test_an_unanswered_call_of_the_history_is_not_executed(endpoint: Endpoint) -> None:

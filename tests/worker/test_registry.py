@@ -102,6 +102,15 @@ def test_a_name_that_is_not_there_or_no_mapping_is_explained(module):
     assert "there is nothing; it must be a mapping" in refusal("has_other_things:B")
 
 
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(module):
+    module("has_agents", "from os import environ\nA = 5\nAGENTS = {'a': print}\n_B = AGENTS\n")
+    assert refusal("has_agents:AGENT").endswith(" In has_agents there is: AGENTS.")
+
+
+def test_a_module_elsewhere_is_answered_with_the_way_to_put_it_on_the_path(module):
+    assert refusal("no_such_module_here:A").endswith("from there: PYTHONPATH=$PWD.")
+
+
 def test_a_clash_with_a_shipped_name_is_refused(module):
     module("clashes", "A = {'echo': lambda ctx: None}\n")
     assert refusal("clashes:A") == (

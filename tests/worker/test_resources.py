@@ -1,3 +1,5 @@
+"""What agents keep between runs is made once per process, and closed with it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -113,7 +115,7 @@ def test_an_instance_of_the_loop_is_made_once_there(loop: asyncio.AbstractEventL
         return Client()
 
     async def slow() -> Client:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0)
         return plain()
 
     async def ask() -> list[Client]:
@@ -126,19 +128,22 @@ def test_an_instance_of_the_loop_is_made_once_there(loop: asyncio.AbstractEventL
 
 def test_a_cancelled_first_caller_leaves_the_making_to_the_others(loop: asyncio.AbstractEventLoop):
     resources, calls = Resources(loop), []
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow() -> Client:
         calls.append(1)
-        await asyncio.sleep(0.05)
+        begun.set()
+        await go_on.wait()
         return Client()
 
     async def ask() -> Client:
         first = asyncio.create_task(resources.on_loop("client", slow))
-        await asyncio.sleep(0.01)
+        await begun.wait()
         first.cancel()
-        made = await resources.on_loop("client", slow)
+        await asyncio.wait({first})
         assert first.cancelled()
-        return made
+        go_on.set()
+        return await resources.on_loop("client", slow)
 
     assert isinstance(on(loop, ask()), Client)
     assert calls == [1]

@@ -54,6 +54,12 @@ def test_the_demo_shows_everything_a_run_can_show():
     } <= kinds
 
 
+def test_the_demo_left_alone_says_a_whole_sentence():
+    said = "".join(spoken(played("hello", plain=True)))
+    assert said.startswith("A run outlasts")
+    assert said.endswith("one recorded outcome.")
+
+
 def test_the_demos_tool_arguments_are_one_json_document():
     recorded = played('say "hi" \\ there')
     arguments = "".join(event.delta for event in recorded if event.type is EventType.TOOL_CALL_ARGS)

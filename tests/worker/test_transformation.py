@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import pytest
 
 from shared.protocol import events as ag
 from shared.protocol.events import Event, EventType
-from shared.protocol.verifier import VerificationError
+from shared.protocol.verifier import VerificationError, Verifier
 from worker.agents import RunContext, Timestamps, TransformerFailed, agent
-from worker.agents.testing import CancellationToken, StopCause, record, recorded_context
+from worker.agents.testing import (
+    CancellationToken,
+    RecordingSink,
+    StopCause,
+    record,
+    recorded_context,
+    run_input,
+)
+from worker.races import on_event_loop
 
 
 def types(recorded: list[Event]) -> list[str]:
@@ -231,3 +241,50 @@ def test_a_state_that_a_transformer_sent_makes_the_next_publishing_a_snapshot():
     ctx.custom("n", 1)
     ctx.update_state(more=1)
     assert recorded[-1] == ag.StateSnapshotEvent(snapshot={"text": "x" * 100, "more": 1})
+
+
+class Crowded(RecordingSink):
+    """Keeps threads waiting, as a full buffer does before an event and Redis after it."""
+
+    def __init__(self, verifier: Verifier, moment: str) -> None:
+        super().__init__(verifier)
+        self.moment = moment
+        self.waiting, self.go_on = threading.Event(), threading.Event()
+
+    def await_room(self) -> None:
+        self.hold_up("before")
+
+    def flush(self) -> None:
+        self.hold_up("after")
+
+    def hold_up(self, moment: str) -> None:
+        if moment == self.moment and not on_event_loop():
+            self.waiting.set()
+            assert self.go_on.wait(5)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda ctx: ctx.custom("n", 1),
+        lambda ctx: ctx.update_state(n=1),
+        lambda ctx: ctx.activity("PLAN", {}),
+    ],
+    ids=["event", "state", "activity"],
+)
+def test_a_thread_that_has_to_wait_does_not_hold_up_the_loop(say: Callable[[RunContext], None], moment: str):
+    given = run_input()
+    sink = Crowded(Verifier(given.messages), moment)
+    sink.take(ag.run_started(given.thread_id, given.run_id))
+    ctx = RunContext(given, sink=sink, token=CancellationToken(), transformers=[lambda event: [event]])
+
+    async def both() -> None:
+        thread = asyncio.create_task(asyncio.to_thread(say, ctx))
+        await asyncio.to_thread(partial(sink.waiting.wait, 5))
+        ctx.emit(ag.StateSnapshotEvent(snapshot={}))
+        sink.go_on.set()
+        await thread
+
+    asyncio.run(asyncio.wait_for(both(), 4))
+    assert EventType.STATE_SNAPSHOT.value in types(sink.events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.runs.interrupts import Answer
 from shared.runs.lifecycle import Status
 from shared.settings import Settings
 from shared.store.store import Store
@@ -25,3 +26,25 @@ def test_it_fails_as_interrupt_open_and_the_agent_is_not_called(settings: Settin
     assert record_of(store, second).status is Status.FAILED
     assert log_of(store, second)[-1]["code"] == "INTERRUPT_OPEN"
     assert called == []
+
+
+def test_an_answered_call_gets_its_result_though_the_request_does_not_repeat_it(
+    settings: Settings, store: Store
+):
+    def asks(ctx: RunContext) -> Interrupt | None:
+        if not ctx.resume:
+            with ctx.tool_call("pay", call_id="call-1"):
+                pass
+            return Interrupt(id="q", reason="r", tool_call_id="call-1")
+        ctx.tool_result("call-1", "paid")
+        return None
+
+    asked = accept(store, "asks", thread="t")
+    with process_with(settings, asks=asks) as process:
+        Driver(process).execute(asked)
+        entry = {"interruptId": "q", "status": "resolved"}
+        answering = accept(store, "asks", (Answer("q", "resolved", asked),), thread="t", resume=[entry])
+        Driver(process).execute(answering)
+    assert record_of(store, answering).status is Status.SUCCEEDED
+    (result,) = [event for event in log_of(store, answering) if event["type"] == "TOOL_CALL_RESULT"]
+    assert (result["toolCallId"], result["content"]) == ("call-1", "paid")

@@ -21,7 +21,7 @@ from shared.protocol.events import (
 from shared.runs.identity import RunIdentity
 from shared.store.answers import Accepted
 from web import bodies
-from web.api import joins, resumes
+from web.api import catalogue, joins, resumes
 from web.api.lookup import expired_run
 from web.api.resubmission import require_same_run
 from web.identity import current_actor
@@ -52,7 +52,7 @@ class Submission:
 def read_submission(agent: str) -> Submission:
     """The current request's body and query; raises the 413 and the 400 that names the field."""
     limits = services().settings
-    body = bodies.read(limits.max_bytes_per_request)
+    body = bodies.read(limits.max_bytes_per_request, setting="OUTLAST_MAX_BYTES_PER_REQUEST")
     policy = request.args.get("on_busy")
     if policy is not None and policy not in POLICIES:
         raise Problem(Code.INVALID_INPUT, f"on_busy must be one of {', '.join(POLICIES)}.", field="on_busy")
@@ -74,26 +74,19 @@ def admit(submission: Submission) -> str:
     None of them stands in the way of a run that was accepted before.
     """
     held = services()
-    offered = held.agents()
+    offered = catalogue.offered()
     entry = offered.get(submission.agent)
     refusal = None
     if not offered:
-        detail = "No worker has been seen yet. Start one with: celery -A worker worker"
-        refusal = Problem(Code.NO_WORKER, detail)
+        refusal = Problem(Code.NO_WORKER, catalogue.NO_WORKER_YET)
     elif entry is None:
-        refusal = unknown_agent(submission.agent, list(offered))
+        refusal = catalogue.unknown_agent(submission.agent, offered)
     elif not held.quota.has_room(submission.identity.actor):
         detail = f"You have {held.settings.max_active_runs_per_actor} active runs; wait until one has ended."
         refusal = Problem(Code.TOO_MANY_RUNS, detail)
     if refusal is not None and held.store.runs.get(submission.identity.key) is None:
         raise refusal
     return submission.policy or str((entry or {}).get("policy", POLICIES[0]))
-
-
-def unknown_agent(name: str, offered: list[str]) -> Problem:
-    """The refusal for an agent that no worker has offered; it names those that were."""
-    detail = f"No worker offers the agent {name!r}. There are: {', '.join(offered)}."
-    return Problem(Code.UNKNOWN_AGENT, detail, field="agent")
 
 
 def settle(submission: Submission, policy: str) -> bytes | None:
@@ -127,7 +120,9 @@ def settle(submission: Submission, policy: str) -> bytes | None:
     held.quota.note_accepted(submission.identity.actor)
     log.info("run.accepted", agent=submission.agent, state=accepted.state)
     if accepted.interrupts:
-        log.warning("resume.unknown", interrupts=list(accepted.interrupts))
+        # What a client sends is as long as it likes.
+        shown = [interrupt[:100] for interrupt in accepted.interrupts[:10]]
+        log.warning("resume.unknown", interrupts=shown, count=len(accepted.interrupts))
     return started
 
 
@@ -155,13 +150,23 @@ def _accept(
 
 
 def _written(submission: Submission) -> tuple[bytes, bytes]:
-    """The input as it is stored, and RUN_STARTED as a frame, which echoes it where the agent asks so."""
+    """The input as it is stored, and RUN_STARTED as a frame.
+
+    That echoes the input where the agent asks so, unless the event would be larger than one may be.
+    """
     run_input = submission.run_input
     event = run_started(run_input.thread_id, run_input.run_id, run_input.parent_run_id)
-    if services().agents().get(submission.agent, {}).get("echo_input"):
-        event = event.model_copy(update={"input": run_input})
+    echoes = services().agents().get(submission.agent, {}).get("echo_input")
+    most = services().settings.max_bytes_per_event
     try:
-        return dump_input(run_input), sse.frame(1, dump(event))
+        stored, data = dump_input(run_input), dump(event)
+        if echoes:
+            echo = dump(event.model_copy(update={"input": run_input}))
+            if len(echo) <= most:
+                data = echo
+            else:
+                log.warning("run.input_not_echoed", bytes=len(echo), most=most)
+        return stored, sse.frame(1, data)
     except SerializationError as error:
         raise Problem(Code.INVALID_INPUT, f"The body cannot be stored: {error}.") from None
 

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from web import schemas
-from web.api import accept, joins
+from web.api import accept, catalogue, joins
 from web.api.answers import RUN_KEY_HEADER, follow, json_answer, name_run, stream_answer
 from web.negotiation import JSON, SSE, accepts, choose, prefers, require_json_body
 from web.openapi import Answer, Operation, Parameter, operation
@@ -108,7 +108,7 @@ def start(agent: str) -> Response:
     )
 )
 def list_agents() -> Response:
-    """Every agent that a worker of this installation has offered."""
+    """The agents that runs may be started of."""
     return json_answer({"agents": [_shown(name, facts) for name, facts in _offered().items()]})
 
 
@@ -125,7 +125,7 @@ def show_agent(agent: str) -> Response:
     """What is known of one agent."""
     offered = _offered()
     if agent not in offered:
-        raise accept.unknown_agent(agent, list(offered))
+        raise catalogue.unknown_agent(agent, offered)
     return json_answer(_shown(agent, offered[agent]))
 
 
@@ -142,15 +142,16 @@ def _in_background() -> bool:
 
 
 def _offered() -> dict[str, dict[str, Any]]:
-    offered = services().agents()
+    offered = catalogue.offered()
     if not offered:
-        raise Problem(Code.NO_WORKER, "No worker has been seen yet. Start one with: celery -A worker worker")
+        raise Problem(Code.NO_WORKER, catalogue.NO_WORKER_YET)
     return offered
 
 
 def _shown(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     members = ("description", "capabilities", "policy")
-    return {"name": name} | {member: facts[member] for member in members if facts.get(member) is not None}
+    shown = {"name": name} | {member: facts[member] for member in members if facts.get(member) is not None}
+    return shown if facts["offered"] == "now" else shown | {"available": False}
 
 
 def _record(key: str) -> dict[str, Any]:

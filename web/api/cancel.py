@@ -8,6 +8,7 @@ from flask import Blueprint, Response
 
 from shared.runs.outcome import StopCause
 from shared.runs.record import RunRecord
+from shared.runs.veil import public_to
 from web import bodies, schemas
 from web.api.answers import RUN_KEY_HEADER, json_answer, name_run
 from web.api.lookup import stoppable_run, unknown_run
@@ -75,7 +76,9 @@ def cancel(**ids: str) -> Response:
         held.hub.wait_ended(found.key, seconds)
     found = held.store.runs.get(found.key) or found
     if answer == "ended":
-        raise Problem(Code.RUN_ENDED, f"The run had ended: {found.status}.", run=found.public())
+        raise Problem(
+            Code.RUN_ENDED, f"The run had ended: {found.status}.", run=public_to(current_actor(), found)
+        )
     return name_run(_answer(found, known=answer == "cancelled"), found.key, location=True)
 
 
@@ -87,6 +90,6 @@ def _wish(found: RunRecord, reason: str | None) -> Wish:
 
 def _answer(found: RunRecord, *, known: bool) -> Response:
     if known or found.ended:
-        return json_answer(found.public())
-    body: dict[str, Any] = found.public() | {"status": "requested"}
+        return json_answer(public_to(current_actor(), found))
+    body: dict[str, Any] = public_to(current_actor(), found) | {"status": "requested"}
     return json_answer(body, status=202)

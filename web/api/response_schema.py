@@ -1,14 +1,14 @@
 """An interrupt's response schema against an answer to it, within a bound of work.
 
 The answer is a stranger's, and the check holds up every stream of this process: so what is compared is
-counted, and patterns are matched in linear time.
+counted, patterns are matched in linear time, and a schema with one that has none (look-around, a back
+reference) is not applied.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,9 +30,6 @@ MOST_VALUES = 20_000
 LARGEST_SCHEMA = 32 * 1024
 """Bytes of a schema that is used; to check a larger one against its own rules takes too long."""
 
-LONGEST_TEXT = 256
-"""Characters that a pattern with look-around or a back reference is matched with: it has no linear time."""
-
 _LEAST: tuple[Any, ...] = (None, "", [], {})
 """Answers of which none takes work; a schema that comes to no end with one of them is of no use."""
 
@@ -52,10 +49,11 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Where an answer does not fit, below the answer itself, and the rule that it breaks."""
+    """Where an answer does not fit, below the answer itself, the rule that it breaks, and members it lacks."""
 
     path: tuple[str | int, ...]
     rule: Any
+    missing: tuple[str, ...] = ()
 
 
 class Judge:
@@ -74,14 +72,16 @@ class Judge:
         _require_small(answer)
         try:
             mistake = _mistake(validator, answer, self._left)
-        except (Unresolvable, re.error) as error:
+        except Unresolvable as error:
             raise Unusable(type(error).__name__) from error
         except RecursionError as error:
             raise TooMuch from error
         if mistake is None:
             return None
         rule = {str(mistake.validator): mistake.validator_value} if mistake.validator else False
-        return Misfit(tuple(mistake.absolute_path), rule)
+        wanted = mistake.validator_value if mistake.validator == "required" else ()
+        missing = tuple(name for name in wanted if name not in mistake.instance)
+        return Misfit(tuple(mistake.absolute_path), rule, missing)
 
 
 def _mistake(validator: Validator, answer: Any, steps: Iterator[int]) -> Any:
@@ -137,6 +137,8 @@ def _validator(text: bytes) -> Validator | str:
         judging: Validator = _bounded(kind)(_of_one_kind(schema), registry=Registry())
         for answer in _LEAST:
             _mistake(judging, answer, iter(range(MOST_STEPS)))
+    except Unusable as error:
+        return str(error)
     except Exception as error:  # noqa: BLE001 - whatever an agent made of it
         return type(error).__name__
     return judging
@@ -234,15 +236,13 @@ def _comparable(value: Any) -> Any:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text."""
+    """Whether the pattern is found in the text. Raises Unusable for one that has no linear time."""
     if next(_steps.get(), None) is None:
         raise TooMuch
     linear = _linear(pattern)
-    if linear is not None:
-        return linear.isinstance_python(text)
-    if len(text) > LONGEST_TEXT:
-        raise TooMuch
-    return re.search(pattern, text) is not None
+    if linear is None:
+        raise Unusable("a pattern without linear time")
+    return linear.isinstance_python(text)
 
 
 @functools.lru_cache(maxsize=256)

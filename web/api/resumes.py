@@ -80,10 +80,17 @@ def _require_fit(judge: Judge, field: str, payload: Any, schema: Any) -> None:
         raise Problem(Code.INVALID_INPUT, detail, field=field) from None
     if misfit is not None:
         place = ".".join([field, *map(str, misfit.path)])
-        rule = json.dumps(misfit.rule, ensure_ascii=False)
-        shown = rule if len(rule) <= _TOLD else f"{rule[:_TOLD]}…"
-        detail = f"{place} does not fit the interrupt's response schema, which says {shown}."
+        if misfit.missing:
+            lacks = "is" if len(misfit.missing) == 1 else "are"
+            why = f": {_short(', '.join(misfit.missing))} {lacks} missing"
+        else:
+            why = f", which says {_short(json.dumps(misfit.rule, ensure_ascii=False))}"
+        detail = f"{place} does not fit the interrupt's response schema{why}."
         raise Problem(Code.INVALID_INPUT, detail, field=field)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
 
 
 _REFUSALS = {

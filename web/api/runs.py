@@ -8,6 +8,7 @@ from flask import Blueprint, Response, request
 
 from shared.runs.lifecycle import Status
 from shared.runs.record import RunRecord
+from shared.runs.veil import public_to
 from shared.store.listing import Page
 from web import bodies, schemas
 from web.api.answers import RUN_KEY_HEADER, json_answer, name_run
@@ -59,7 +60,7 @@ def record(**ids: str) -> Response:
         held = services()
         held.hub.wait_ended(found.key, seconds)
         found = held.store.runs.get(found.key) or found
-    return name_run(json_answer(found.public()), found.key)
+    return name_run(json_answer(public_to(current_actor(), found)), found.key)
 
 
 @blueprint.get("/runs")

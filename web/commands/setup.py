@@ -22,11 +22,14 @@ def agents() -> None:
     offered = services().store.workers.agents()
     if not offered:
         raise click.ClickException("No worker has offered an agent yet. Start one: celery -A worker worker.")
+    live = {name: facts for name, facts in offered.items() if facts["offered"] == "now"}
+    if not live:
+        click.echo("No worker is up; these agents are known from workers that are gone.", err=True)
     table(
         ("AGENT", "POLICY", "DESCRIPTION"),
         [
             (name, str(facts.get("policy", "")), str(facts.get("description") or ""))
-            for name, facts in offered.items()
+            for name, facts in (live or offered).items()
         ],
     )
 

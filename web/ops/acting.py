@@ -30,6 +30,8 @@ TYPED_FROM = 51
 WAIT_FOR_TICKED = 2.0
 """Seconds that a browser waits for the results of a short bulk cancel."""
 
+_WORKER_ACTS = ("drain", "undrain", "shutdown")
+
 _SAID: dict[str, str] = {
     "asked": "asked to stop",
     "cancelled": "cancelled in the queue",
@@ -109,13 +111,13 @@ def do_queue(act: str) -> Response:
 
 
 def ask_worker(worker: str, act: str) -> str:
-    """Asks before draining a worker, or letting it work again."""
-    return _ask({name: PLANT_ACTS[name] for name in ("drain", "undrain")}, act, worker)
+    """Asks before draining a worker, letting it work again, or shutting it down."""
+    return _ask({name: PLANT_ACTS[name] for name in _WORKER_ACTS}, act, worker)
 
 
 def do_worker(worker: str, act: str) -> Response:
     """Carries it out."""
-    return _do({name: PLANT_ACTS[name] for name in ("drain", "undrain")}, act, worker)
+    return _do({name: PLANT_ACTS[name] for name in _WORKER_ACTS}, act, worker)
 
 
 # --- some runs ---------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ def ask_selected() -> str | Response:
     run_keys = _keys(request.args.getlist("key"))
     if not run_keys:
         return _back("Tick the runs that you mean first.", bad=True, to=back)
-    rows = [row for row in rows_of(services().store, run_keys) if "finished_at" not in row]
+    rows = [row for row in rows_of(services().store, g.actor, run_keys) if "finished_at" not in row]
     return render_template("ops/selected.html", back=back, rows=rows, asked=len(run_keys))
 
 

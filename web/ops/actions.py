@@ -9,13 +9,15 @@ from typing import Any
 from shared.logs import get_logger
 from shared.protocol import sse
 from shared.protocol.events import dump, run_started
-from shared.runs.access import Role
+from shared.runs.access import Role, may_see_payloads
 from shared.runs.identity import RunIdentity
 from shared.runs.lifecycle import Status
 from shared.runs.outcome import FailureCode, Outcome, StopCause
 from shared.runs.record import RunRecord
-from shared.store.answers import Fence
+from shared.runs.veil import asked, public_to, veiled
+from shared.store.answers import Accepted, Fence
 from shared.store.ending import end_fenced
+from web.api import resumes
 from web.ops.audited import Done, unknown_run
 from web.ops.bulk_acts import BulkActs
 from web.problems import Code, Problem
@@ -25,6 +27,7 @@ __all__ = ["Done", "Operator"]
 
 MOST_RETRIES = 100
 LONGEST_RUN_ID = 256
+_UNANSWERED = {"uncovered", "foreclosed", "taken"}
 _RETRY = re.compile(r"(.+)-retry-[0-9]+", re.DOTALL)
 
 log = get_logger(__name__)
@@ -49,7 +52,7 @@ class Operator(BulkActs):
         if answer == "unknown":
             raise unknown_run()
         if answer == "ended":
-            raise _ended(found)
+            raise self._ended(found)
         if answer == "cancelled":
             return Done("cancel", answer, "The run was queued and is cancelled.", found)
         return Done("cancel", answer, "The run was asked to stop; its outcome is not recorded yet.", found)
@@ -67,14 +70,14 @@ class Operator(BulkActs):
         if answer.state == "unknown":
             raise unknown_run()
         if answer.state == "grace":
-            raise _grace(found, answer.seconds_left)
+            raise self._grace(found, answer.seconds_left)
         if answer.fence is not None:
             finish = end_fenced(self.store.runs, self.store.log, answer.fence, found.identity)
             if finish.successor:
                 self.services.queue.enqueue(finish.successor)
         ended = self.store.runs.get(key) or found
         if answer.state == "ended" or (ended.ended and ended.status is not Status.CANCELLED):
-            raise _ended(ended)
+            raise self._ended(ended)
         log.warning("run.terminated", run=key, by=self.actor.name)
         if found.status is Status.QUEUED:
             return Done("terminate", "cancelled", "The run was queued and is cancelled.", ended)
@@ -90,10 +93,10 @@ class Operator(BulkActs):
     def _mark_lost(self, key: str, reason: str | None) -> Done:
         found = self.run(key)
         if found.ended:
-            raise _ended(found)
+            raise self._ended(found)
         fence = self._fence_orphan(found)
         if fence is None:
-            raise _not_lost(self.store.runs.get(key) or found)
+            raise self._not_lost(self.store.runs.get(key) or found)
         by = f"Marked lost by {self.actor.name}" + (f": {reason}" if reason else ".")
         # An ender that died in between named its own ending, which stands.
         lost = (
@@ -106,7 +109,7 @@ class Operator(BulkActs):
             self.services.queue.enqueue(finish.successor)
         ended = self.store.runs.get(key) or found
         if not finish.recorded:
-            raise _ended(ended)
+            raise self._ended(ended)
         log.warning("run.marked_lost", run=key, by=self.actor.name)
         return Done("mark_lost", "marked_lost", "The run is ended as worker_lost.", ended)
 
@@ -125,12 +128,12 @@ class Operator(BulkActs):
     def _requeue(self, key: str) -> Done:
         found = self.run(key)
         if found.ended:
-            raise _ended(found)
+            raise self._ended(found)
         if found.status is Status.RUNNING:
-            raise Problem(Code.RUN_ACTIVE, "A worker has the run already.", run=found.public())
+            raise Problem(Code.RUN_ACTIVE, "A worker has the run already.", run=public_to(self.actor, found))
         if "ready_at" not in found.times:
             detail = "The run waits for its turn on its thread; it is sent when the run before it has ended."
-            raise Problem(Code.THREAD_BUSY, detail, run=found.public())
+            raise Problem(Code.THREAD_BUSY, detail, run=public_to(self.actor, found))
         self.services.queue.enqueue(key)
         return Done("requeue", "enqueued", "The run's message was sent to the workers again.", found)
 
@@ -141,35 +144,74 @@ class Operator(BulkActs):
     def _retry(self, key: str) -> Done:
         found = self.run(key)
         if not found.ended:
-            raise Problem(Code.RUN_ACTIVE, "Only a run that has ended is retried.", run=found.public())
+            raise Problem(
+                Code.RUN_ACTIVE, "Only a run that has ended is retried.", run=public_to(self.actor, found)
+            )
         given = self.store.runs.input_of(key)
         if given is None:
             raise unknown_run()
         for number in range(1, MOST_RETRIES + 1):
             identity = _retry_identity(found, number)
-            answer = self._accept(found, identity, json.loads(given))
+            accepted = self._accept(found, identity, json.loads(given))
+            answer = accepted.state
             if answer in {"ready", "waiting"}:
                 self.store.runs.link_retry(key, identity.key)
                 if answer == "ready":
                     self.services.queue.enqueue(identity.key)
                 detail = f"A new run {identity.run_id!r} repeats it."
                 return Done("retry", "accepted", detail, self.store.runs.get(identity.key))
+            if answer in _UNANSWERED:
+                raise self._unanswered(accepted)
             if answer in {"busy", "crowded"}:
                 raise Problem(Code.THREAD_BUSY, "As many runs of this thread wait for their turn as may.")
         raise Problem(Code.RUN_CONFLICT, f"The run was retried {MOST_RETRIES} times already.")
 
-    def _accept(self, found: RunRecord, identity: RunIdentity, document: dict[str, Any]) -> str:
+    def _accept(self, found: RunRecord, identity: RunIdentity, document: dict[str, Any]) -> Accepted:
         parent = found.texts.get("parent_run_id")
         document["runId"] = identity.run_id
         started = run_started(identity.thread_id, identity.run_id, parent)
-        accepted = self.store.runs.accept(
+        return self.store.runs.accept(
             identity,
             agent=found.agent,
             run_input=json.dumps(document, ensure_ascii=False).encode(),
             started_frame=sse.frame(1, dump(started)),
             parent_run_id=parent,
         )
-        return accepted.state
+
+    # --- refusals ------------------------------------------------------------------------------------------
+
+    def _unanswered(self, accepted: Accepted) -> Problem:
+        """The thread waits for people's answers, which a retry does not bring."""
+        problem = resumes.refusal(accepted)
+        if "run" in problem.members and not may_see_payloads(self.actor, problem.members["run"]["actor"]):
+            problem.members["run"] = veiled(problem.members["run"])
+            problem.members["interrupts"] = asked(problem.members["interrupts"])
+        return problem
+
+    def _ended(self, found: RunRecord) -> Problem:
+        return Problem(
+            Code.RUN_ENDED, f"The run had ended: {found.status}.", run=public_to(self.actor, found)
+        )
+
+    def _grace(self, found: RunRecord, seconds_left: float) -> Problem:
+        if "cancel_requested_at" not in found.times:
+            detail = "Cancel the run first: its agent has a grace to stop by itself."
+        else:
+            detail = f"The agent may still stop by itself for {seconds_left:.1f} s."
+        return Problem(
+            Code.GRACE, detail, seconds_left=round(seconds_left, 3), run=public_to(self.actor, found)
+        )
+
+    def _not_lost(self, found: RunRecord) -> Problem:
+        if found.status is Status.QUEUED:
+            return Problem(
+                Code.RUN_ACTIVE, "No worker has taken the run yet.", run=public_to(self.actor, found)
+            )
+        return Problem(
+            Code.RUN_ACTIVE,
+            "A worker still renews its lease: it is not lost.",
+            run=public_to(self.actor, found),
+        )
 
     # --- intake and workers -------------------------------------------------------------------------------
 
@@ -203,6 +245,19 @@ class Operator(BulkActs):
 
         return self.audited("drain", Role.ADMIN, act, worker=worker, reason=reason)
 
+    def shut_down(self, worker: str, reason: str | None = None) -> Done:
+        """The worker drains and its process ends, as after SIGTERM."""
+
+        def act() -> Done:
+            if worker not in {beat.name for beat in self.store.workers.alive()}:
+                raise Problem(Code.UNKNOWN_WORKER, f"No worker named {worker!r} has a fresh heartbeat.")
+            self.store.controls.shut_down(worker, by=self.actor.name, reason=reason)
+            seconds = self.store.settings.drain_seconds
+            detail = f"The worker shuts down at its next heartbeat; its runs get {seconds:g} s to end."
+            return Done("shutdown", "shutting_down", detail)
+
+        return self.audited("shutdown", Role.ADMIN, act, worker=worker, reason=reason)
+
     def undrain(self, worker: str) -> Done:
         """A drained worker takes runs again."""
 
@@ -222,21 +277,3 @@ def _retry_identity(found: RunRecord, number: int) -> RunIdentity:
     if len(run_id) > LONGEST_RUN_ID:
         raise Problem(Code.INVALID_INPUT, "The run id is too long to be retried.", field="run_id")
     return RunIdentity(own.actor, own.thread_id, run_id)
-
-
-def _ended(found: RunRecord) -> Problem:
-    return Problem(Code.RUN_ENDED, f"The run had ended: {found.status}.", run=found.public())
-
-
-def _grace(found: RunRecord, seconds_left: float) -> Problem:
-    if "cancel_requested_at" not in found.times:
-        detail = "Cancel the run first: its agent has a grace to stop by itself."
-    else:
-        detail = f"The agent may still stop by itself for {seconds_left:.1f} s."
-    return Problem(Code.GRACE, detail, seconds_left=round(seconds_left, 3), run=found.public())
-
-
-def _not_lost(found: RunRecord) -> Problem:
-    if found.status is Status.QUEUED:
-        return Problem(Code.RUN_ACTIVE, "No worker has taken the run yet.", run=found.public())
-    return Problem(Code.RUN_ACTIVE, "A worker still renews its lease: it is not lost.", run=found.public())

@@ -89,7 +89,7 @@ def _reason() -> str | None:
 
 
 def _answer(done: Done) -> Response:
-    return json_answer(done.document())
+    return json_answer(done.document(current_actor()))
 
 
 def _minutes() -> int:
@@ -346,6 +346,13 @@ def resume() -> Response:
 def drain(worker: str) -> Response:
     """Until it is undrained or restarted; the runs it has go on."""
     return _answer(_operator().drain(worker, _reason()))
+
+
+@blueprint.post("/workers/<worker>/shutdown")
+@operation(_acts("Let one worker drain and end its process", problems=(Code.UNKNOWN_WORKER,)))
+def shutdown(worker: str) -> Response:
+    """As SIGTERM does; what still runs after the drain time ends as worker_shutdown."""
+    return _answer(_operator().shut_down(worker, _reason()))
 
 
 @blueprint.post("/workers/<worker>/undrain")

@@ -10,6 +10,7 @@ from shared.logs import get_logger
 from shared.runs.access import Actor, Role
 from shared.runs.identity import KEY_PATTERN
 from shared.runs.record import RunRecord
+from shared.runs.veil import operator_view_to
 from shared.store.audit import Entry
 from shared.store.bulk import Bulk
 from shared.store.errors import StoreError
@@ -31,10 +32,10 @@ class Done:
     detail: str
     record: RunRecord | None = None
 
-    def document(self) -> dict[str, Any]:
-        """As the API answers it."""
+    def document(self, actor: Actor) -> dict[str, Any]:
+        """As the API answers it to this actor."""
         shown: dict[str, Any] = {"action": self.action, "result": self.result, "detail": self.detail}
-        return shown | ({"run": self.record.operator_view()} if self.record else {})
+        return shown | ({"run": operator_view_to(actor, self.record)} if self.record else {})
 
 
 class Audited:

@@ -14,12 +14,13 @@ from shared.runs.attention import Kind, attention, by_harm
 from shared.runs.identity import KEY_PATTERN
 from shared.runs.lifecycle import Status
 from shared.runs.record import RunRecord
+from shared.runs.veil import operator_view_to
 from shared.store.live import LiveView, thresholds
 from shared.store.search import Filter
 from shared.store.workers import WorkerBeat
 from web.ops import plant, rule_check
 from web.ops.rights import require
-from web.ops.rows import Row, row_of, rows_of, shown, veiled, waiting_for
+from web.ops.rows import Row, row_of, rows_of, shown, waiting_for
 from web.problems import Code, Problem
 from web.services import Services
 
@@ -75,7 +76,7 @@ class Board:
             record.key: record for record in self.store.listing.records([run.key for run, _ in late[:limit]])
         }
         rows = [
-            row_of(records[run.key], view.now_ms, troubles)
+            row_of(self.actor, records[run.key], view.now_ms, troubles)
             for run, troubles in late[:limit]
             if run.key in records and not records[run.key].ended
         ]
@@ -101,10 +102,10 @@ class Board:
         record, now = self._record(key), self.store.runs.now_ms()
         lease = None if record.ended else self.store.live.lease_of(key)
         found = attention(record, now, lease, thresholds(self.store.settings))
-        row = self._veiled(row_of(record, now, found))
+        row = row_of(self.actor, record, now, found)
         row |= waiting_for(self.store.listing.open_questions([record]), key)
         if "detail" in record.texts:
-            row["detail"] = record.texts["detail"]
+            row["detail"] = operator_view_to(self.actor, record)["detail"]
         orphaned = any(one.kind is Kind.ORPHANED for one in found)
         beat = plant.beat_of(self.store.workers.alive(), record.texts.get("worker"))
         given = self.store.runs.input_of(key)
@@ -243,6 +244,10 @@ class Board:
         """The numbers of the last minutes."""
         return plant.stats(self.store.stats.overview(plant.bounded_minutes(minutes)))
 
+    def history(self, minutes: int) -> dict[str, Any]:
+        """The same minute by minute, with percentiles of each."""
+        return {"series": plant.history(self.store.stats.overview(plant.bounded_minutes(minutes)))}
+
     def system(self) -> dict[str, Any]:
         """Redis, settings with secrets masked, versions."""
         return plant.system(self.services)
@@ -297,10 +302,7 @@ class Board:
         }
 
     def _rows(self, run_keys: Iterable[str]) -> list[Row]:
-        return [self._veiled(row) for row in rows_of(self.store, run_keys)]
-
-    def _veiled(self, row: Row) -> Row:
-        return row if may_see_payloads(self.actor, row["actor"]) else veiled(row)
+        return rows_of(self.store, self.actor, run_keys)
 
     # --- lookup -------------------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class BulkActs(Audited):
             "count": len(run_keys),
             "matched": matched,
             "capped": matched > len(run_keys),
-            "examples": rows_of(self.store, run_keys[:EXAMPLES]),
+            "examples": rows_of(self.store, self.actor, run_keys[:EXAMPLES]),
             "filter": wanted.document(),
             "words": wanted.words(),
         }

@@ -24,7 +24,7 @@ from web.identity import SESSION_PAGES
 from web.ops import acting, audit_file, live, notice, signin, wording
 from web.ops.acting import look_here
 from web.ops.look import Look, View
-from web.ops.pages import overview, run, runs
+from web.ops.pages import history, overview, run, runs
 from web.ops.rights import operator_rights
 from web.problems import KINDS, Code, Problem
 from web.services import services
@@ -208,7 +208,14 @@ def _run(key: str) -> str:
     if found.get("follow"):
         stream.append(("tail", "1"))
     return _page(
-        "run", "run", look, stream, found=found, tabs=run.TABS, record_rows=run.record_rows(found["run"])
+        "run",
+        "run",
+        look,
+        stream,
+        found=found,
+        tabs=run.TABS,
+        record_rows=run.record_rows(found["run"]),
+        attempts=run.attempts(found["run"]),
     )
 
 
@@ -270,6 +277,12 @@ def _system() -> str:
     return render_template("ops/system.html", look=look, found=look.board.system(), parts=_banner(look))
 
 
+def _metrics() -> str:
+    """A day in minutes."""
+    look = look_here()
+    return render_template("ops/metrics.html", look=look, **history.page_values(look))
+
+
 def _theme() -> Response:
     """Light, dark, or as the system says."""
     response = redirect(signin.inside(request.form.get("back")), 303)
@@ -307,6 +320,7 @@ _ROUTES: tuple[tuple[str, str, str, Any], ...] = (
     ("POST", "/queues/<act>", "do_queue", acting.do_queue),
     ("GET", "/audit", "audit", _audit),
     ("GET", "/audit/export", "audit_export", _audit_export),
+    ("GET", "/metrics", "metrics", _metrics),
     ("GET", "/system", "system", _system),
     ("GET", "/stream", "stream", live.stream),
     ("GET", "/poll", "poll", live.poll),

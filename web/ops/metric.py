@@ -54,6 +54,12 @@ METRICS = {
         Metric("outlast_worker_busy", "gauge", "Slots in use.", ("worker",)),
         Metric("outlast_worker_abandoned", "gauge", "Slots of deaf agents.", ("worker",)),
         Metric(
+            "outlast_worker_coroutines_left",
+            "gauge",
+            "Deaf async agents that go on, without a slot.",
+            ("worker",),
+        ),
+        Metric(
             "outlast_worker_redis_errors_total", "counter", "Failed calls of Redis in workers.", ("worker",)
         ),
         Metric("outlast_open_streams", "gauge", "Streams open in this web process.", ("process",)),

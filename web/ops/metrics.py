@@ -114,6 +114,7 @@ def _workers(store: Store) -> Iterator[Family]:
         ("outlast_worker_slots", "slots"),
         ("outlast_worker_busy", "busy"),
         ("outlast_worker_abandoned", "abandoned"),
+        ("outlast_worker_coroutines_left", "coroutines_left"),
         ("outlast_worker_redis_errors_total", "redis_errors"),
     ):
         shown = family(name)

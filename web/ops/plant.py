@@ -119,11 +119,22 @@ def queues(services: Services, view: LiveView, numbers: Overview, beats: list[Wo
             for minute in numbers.minutes
             if minute.depth is not None
         ],
+        "flow": [
+            {"at": rfc3339(minute.minute * 60_000), "minute": minute.minute, **_flow(minute.numbers)}
+            for minute in numbers.minutes
+        ],
     }
+    if len(numbers.minutes) > 1:
+        shown["last_minute"] = _flow(numbers.minutes[-2].numbers)
     if ready:
         shown["oldest_ready_seconds"] = round((view.now_ms - min(ready)) / 1000, 1)
     paused = store.controls.paused()
     return shown | ({"paused": paused.document()} if paused else {})
+
+
+def _flow(numbers: Numbers) -> dict[str, int]:
+    """Runs that came and runs that a worker took."""
+    return {"accepted": numbers.accepted, "claimed": numbers.histograms["queue_wait"].count}
 
 
 def _is_ready(run: LiveRun) -> bool:
@@ -169,6 +180,21 @@ def stats(numbers: Overview) -> dict[str, Any]:
         "codes": [{"code": code, "count": count} for code, count in codes.most_common() if count],
         "histograms": {name: found.document() for name, found in numbers.total.histograms.items()},
     }
+
+
+def history(numbers: Overview) -> list[dict[str, Any]]:
+    """Minute by minute, the oldest first: counts, the queue, and percentiles where something was observed."""
+    series = []
+    for minute in numbers.minutes:
+        row: dict[str, Any] = {"at": rfc3339(minute.minute * 60_000), "minute": minute.minute}
+        row |= _flow(minute.numbers) | tallied(minute.numbers)
+        if minute.depth is not None:
+            row |= {"depth": minute.depth, "oldest_seconds": round((minute.oldest_ms or 0) / 1000, 1)}
+        for name, found in minute.numbers.histograms.items():
+            if found.count:
+                row[f"{name}_p50"], row[f"{name}_p95"] = found.quantile_ms(0.5), found.quantile_ms(0.95)
+        series.append(row)
+    return series
 
 
 def _ended_per_minute(numbers: Overview) -> dict[str, list[int]]:

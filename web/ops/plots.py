@@ -5,7 +5,8 @@ Each is stretched to its place, so that it fits a phone and a wall; ``label`` sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ from web.ops.wording import OUTCOMES, count, duration, milliseconds
 
 WIDTH, HEIGHT = 600, 120
 SPARK_WIDTH, SPARK_HEIGHT = 160, 22
+
+MOST_HOVERS = 120
+"""So many minutes get words of their own under the pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,26 @@ def endings(series: Sequence[dict[str, Any]]) -> Plot:
         shapes.append(_hover(at * step, step, f"{minute['at'][11:16]} UTC: {told or 'none'}"))
     total = {name: sum(part[name] for part in parts) for name in OUTCOMES}
     words = ", ".join(f"{total[name]} {word}" for name, word in OUTCOMES.items() if total[name])
+    label = f"Runs ended per minute, at most {top}. In all: {words or 'none'}."
+    return Plot(_svg(shapes, label), label, count(top), _clock(series), empty=top == 0)
+
+
+def areas(series: Sequence[dict[str, Any]], names: dict[str, str]) -> Plot:
+    """The same over so many minutes that each is too narrow for a bar: stacked areas."""
+    parts = [_own_series(minute) for minute in series]
+    top = max((sum(part.values()) for part in parts), default=0)
+    step, below, shapes = WIDTH / max(1, len(parts)), [0.0] * len(parts), []
+    for name in names:
+        above = [low + part[name] / max(1, top) * HEIGHT for low, part in zip(below, parts, strict=True)]
+        if above != below:
+            steps = [(at * step, (at + 1) * step, HEIGHT - tall) for at, tall in enumerate(above)]
+            back = [(at * step, (at + 1) * step, HEIGHT - low) for at, low in enumerate(below)]
+            there = "".join(f"L{left:.1f} {y:.1f}H{right:.1f}" for left, right, y in steps)
+            home = "".join(f"L{right:.1f} {y:.1f}H{left:.1f}" for left, right, y in reversed(back))
+            shapes.append(Markup('<path class="fill-{}" d="M0 {}{}{}Z"/>').format(name, HEIGHT, there, home))
+        below = above
+    total = {name: sum(part[name] for part in parts) for name in names}
+    words = ", ".join(f"{total[name]} {word}" for name, word in names.items() if total[name])
     label = f"Runs ended per minute, at most {top}. In all: {words or 'none'}."
     return Plot(_svg(shapes, label), label, count(top), _clock(series), empty=top == 0)
 
@@ -131,6 +155,50 @@ def depth(series: Sequence[dict[str, Any]]) -> Plot:
     label = f"Runs waiting for a worker: at most {top} in a minute, the oldest waited {duration(oldest)}."
     tops = f"{count(top)} · {duration(oldest)}" if oldest else count(top)
     return Plot(_svg(shapes, label), label, tops, _clock(series), empty=len(points) < 2)
+
+
+def lines(
+    series: Sequence[dict[str, Any]],
+    names: dict[str, str],
+    title: str,
+    shown: Callable[[Any], str],
+    *,
+    log: bool = False,
+) -> Plot:
+    """One line for each name over the minutes of a series; a minute without a value leaves a gap."""
+    known = [float(minute[name]) for minute in series for name in names if minute.get(name) is not None]
+    top, step = max(known, default=0.0), WIDTH / max(1, len(series) - 1)
+    scale: Callable[[float], float] = math.log1p if log else float
+    full, dense, shapes = scale(top) or 1.0, len(series) > MOST_HOVERS, []
+    # The first name is the one to see best: it is painted last.
+    for name in reversed(names):
+        heights = [
+            None if minute.get(name) is None else HEIGHT - scale(float(minute[name])) / full * HEIGHT
+            for minute in series
+        ]
+        path = "".join(f"M{_line(stretch)}" for stretch in _stretches(heights, step))
+        kind = f"line line-{name}{' dense' if dense else ''}"
+        shapes.append(Markup('<path class="{}" d="{}"/>').format(kind, path))
+    for at, minute in enumerate([] if dense else series):
+        told = ", ".join(
+            f"{shown(minute[name])} {word}" for name, word in names.items() if minute.get(name) is not None
+        )
+        shapes.append(_hover((at - 0.5) * step, step, f"{minute['at'][11:16]} UTC: {told or 'none'}"))
+    highest = shown(int(top) if top.is_integer() else top)
+    label = f"{title}: at most {highest}, lines for {' and '.join(names.values())}."
+    return Plot(_svg(shapes, label), label, highest, _clock(series), empty=not top)
+
+
+def _stretches(heights: Sequence[float | None], step: float) -> Iterator[list[tuple[float, float]]]:
+    """The parts of a line between its gaps; a minute alone becomes a dash."""
+    stretch: list[tuple[float, float]] = []
+    for at, y in enumerate([*heights, None]):
+        if y is not None:
+            stretch.append((at * step, y))
+        elif stretch:
+            x, first = stretch[0]
+            yield stretch if len(stretch) > 1 else [(x - 1, first), (x, first)]
+            stretch = []
 
 
 def spark(series: Sequence[int], name: str) -> Markup:

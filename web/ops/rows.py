@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from shared.runs.access import Actor
 from shared.runs.attention import Attention, Kind, attention
 from shared.runs.record import RunRecord, rfc3339
+from shared.runs.veil import operator_view_to
 from shared.store.live import thresholds
 from shared.store.store import Store
 
 Row = dict[str, Any]
 
 
-def rows_of(store: Store, run_keys: Iterable[str]) -> list[Row]:
-    """The rows of these runs in their order; those that are gone are left out."""
+def rows_of(store: Store, actor: Actor, run_keys: Iterable[str]) -> list[Row]:
+    """The rows of these runs in order, as this actor may read them; those that are gone are left out."""
     records = store.listing.records(list(run_keys))
     leases = store.live.leases_of([record.key for record in records if not record.ended])
     asked = store.listing.open_questions(records)
     now, limits = store.runs.now_ms(), thresholds(store.settings)
     rows = []
     for record in records:
-        row = row_of(record, now, attention(record, now, leases.get(record.key), limits))
+        row = row_of(actor, record, now, attention(record, now, leases.get(record.key), limits))
         rows.append(row | waiting_for(asked, record.key))
     return rows
 
@@ -39,18 +41,9 @@ def waiting_for(asked: dict[str, dict[str, Any]], key: str) -> Row:
     return {"waiting_for": listed}
 
 
-def veiled(row: Row) -> Row:
-    """The row for who may not read payloads: of the questions to people only their ids and reasons."""
-    interrupts = (row.get("outcome") or {}).get("interrupts")
-    if interrupts is None:
-        return row
-    told = [{name: one[name] for name in ("id", "reason") if name in one} for one in interrupts]
-    return row | {"outcome": {"type": row["outcome"].get("type"), "interrupts": told}}
-
-
-def row_of(record: RunRecord, now_ms: int, found: list[Attention]) -> Row:
+def row_of(actor: Actor, record: RunRecord, now_ms: int, found: list[Attention]) -> Row:
     """One run in a list; ``detail`` is left to the page of the run."""
-    row = record.operator_view()
+    row = operator_view_to(actor, record)
     row.pop("detail", None)
     if "retried_as" in row:
         row["retried_as"] = row["retried_as"].split()

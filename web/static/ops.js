@@ -179,7 +179,7 @@
 
   // --- keys ---------------------------------------------------------------------------------------------
 
-  const PAGES = { o: "Overview", r: "Runs", q: "Queue", w: "Workers", b: "Bulk", a: "Audit", s: "System" };
+  const PAGES = { o: "Overview", r: "Runs", q: "Queue", w: "Workers", b: "Bulk", a: "Audit", m: "Metrics", s: "System" };
   const switched = document.getElementById("keys-on");
   let going = 0;
   switched.checked = localStorage.getItem("outlast-keys") !== "off";

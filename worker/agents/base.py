@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -39,7 +40,7 @@ class Interrupt:
 
     One question by keywords, or several as the protocol's own ``events.Interrupt``. Without an id
     a question gets the run's next one, ``<runId>-int-N``. Raises ProtocolError for none at all and
-    for values that the protocol refuses.
+    for values that the protocol refuses, SerializationError for those without a JSON form.
     """
 
     __slots__ = ("interrupts",)
@@ -57,9 +58,10 @@ class Interrupt:
             raise ProtocolError("an interrupt asks at least one question")
         if len({question.id for question in asked}) < len(asked):
             raise ProtocolError("two questions of an interrupt have the same id")
-        self.interrupts: list[dict[str, Any]] = [
-            question.model_dump(mode="json", by_alias=True) for question in asked
-        ]
+        outcome = ag.RunFinishedInterruptOutcome(type="interrupt", interrupts=asked)
+        # Written as it will travel, which refuses what cannot; a model's own JSON makes null of NaN.
+        told = json.loads(ag.dump(ag.RunFinishedEvent(thread_id="-", run_id="-", outcome=outcome)))
+        self.interrupts: list[dict[str, Any]] = told["outcome"]["interrupts"]
 
     def outcome(self) -> Outcome:
         """The outcome of a run that returns this."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
-import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import httpx2
@@ -25,12 +23,12 @@ from worker.agents.chat_wire import (
     refuse_errors,
     sanitised,
 )
+from worker.agents.connection import new_client, read_out, trusted
 from worker.context import RunContext
 from worker.failures import ProviderStreamBroken
 
 log = get_logger(__name__)
 
-_TAIL_SECONDS = 0.05
 _DONE = b"[DONE]"
 _CLIENT = "outlast.chat"
 
@@ -49,8 +47,7 @@ class Provider:
         self._url = _completions_url(base_url)
         self._seconds = seconds
         self._repeats = repeats
-        # Loading the trusted certificates takes a tenth of a second, which no event loop should wait for.
-        _trusted()
+        trusted()
 
     async def answer(self, ctx: RunContext, body: Mapping[str, Any], messages: Sequence[ag.Message]) -> Reply:
         """Asks until an answer begins and streams it; from its first byte on nothing is repeated.
@@ -80,7 +77,7 @@ class Provider:
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
-        client = await ctx.resources.on_loop(_CLIENT, _new_client)
+        client = await ctx.resources.on_loop(_CLIENT, new_client)
         request = client.stream(
             "POST", self._url, content=content, headers=headers, timeout=httpx2.Timeout(self._seconds)
         )
@@ -102,7 +99,7 @@ class Provider:
                 for data in group:
                     if data.strip() == _DONE:
                         reply.finish()
-                        await _read_out(pieces)
+                        await read_out(pieces)
                         return
                     chunk = parse_chunk(data, self.model)
                     if chunk.error is not None:
@@ -111,17 +108,6 @@ class Provider:
                 await ctx.drained()
         if not reply.finished:
             raise ProviderStreamBroken("the provider's answer ended before it was complete")
-
-
-def _new_client() -> httpx2.AsyncClient:
-    # A worker's concurrency is the bound; a second one here would only turn into timeouts.
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    return httpx2.AsyncClient(verify=_trusted(), limits=limits, follow_redirects=False)
-
-
-@functools.cache
-def _trusted() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
 
 
 def _completions_url(base_url: str) -> httpx2.URL:
@@ -133,11 +119,3 @@ def _completions_url(base_url: str) -> httpx2.URL:
     if base.scheme not in {"http", "https"} or not base.host:
         raise ValueError("OUTLAST_CHAT_BASE_URL must start with http:// or https://")
     return base.copy_with(path=base.path.rstrip("/") + "/chat/completions")
-
-
-async def _read_out(pieces: AsyncIterator[bytes]) -> None:
-    """Reads the end of a body behind its closing mark, so that the connection can serve the next run."""
-    with suppress(TimeoutError, httpx2.TransportError):
-        async with asyncio.timeout(_TAIL_SECONDS):
-            async for _ in pieces:
-                pass

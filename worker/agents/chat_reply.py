@@ -75,11 +75,12 @@ class Reply:
             return
         self._close_block()
         for call in self.calls[self._front :]:
+            if self._reason != "length" and not call.text.strip():
+                # Told like any other fragment: an approval holds for the arguments that the client was told.
+                call.fragments.append("{}")
             self._send(call)
             if call.handle is None:
                 raise ProviderStreamBroken("the provider sent a tool call without a name")
-            if self._reason != "length" and not call.text.strip():
-                call.handle.args("{}")
             call.close()
         if self._late_text:
             self._ctx.say(joined(self._late_text))

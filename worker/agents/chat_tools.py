@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import orjson
-
 from shared.protocol import events as ag
 from worker.agents.tools import Arguments, Tool
 from worker.context import RunContext
 from worker.failures import AgentError
-from worker.json_form import json_text
+from worker.json_form import from_json, json_text
 
 APPROVAL_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -154,7 +152,7 @@ class Toolbox:
                 done.append(call.answer(arguments.problem))
             else:
                 ready.append(_Ready(call, one, arguments))
-        if answers:
+        if any(map(_approved, answers.values())):
             raise AgentError("an approval does not belong to a tool call of this conversation as it is now")
         return done + await _executed(ctx, ready)
 
@@ -193,7 +191,7 @@ def _question(ctx: RunContext, call: Called) -> ag.Interrupt:
         message=f"The agent asks to call {call.name}.",
         tool_call_id=call.id,
         response_schema=APPROVAL_SCHEMA,
-        metadata={"toolName": call.name, "arguments": orjson.loads(call.text or "{}")},
+        metadata={"toolName": call.name, "arguments": from_json(call.text, "the arguments")},
     )
 
 

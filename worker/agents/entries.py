@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypedDict, Unpack, overload
 
 from pydantic import BaseModel
 
+from shared.protocol.events import SerializationError
 from worker.agents.base import MOST_RETRIES, POLICIES, AgentEntry
 from worker.agents.stream import of_async_generator, of_generator
 from worker.context import RunContext, running
+from worker.json_form import json_text
 from worker.transformation import Transformer
 
 
@@ -135,9 +138,13 @@ def _description(agent: Any) -> str | None:
 
 
 def _capabilities(told: Any) -> dict[str, Any] | None:
-    if isinstance(told, BaseModel):
-        return told.model_dump(mode="json", by_alias=True)
-    return told if isinstance(told, dict) else None
+    if not isinstance(told, BaseModel | dict):
+        return None
+    try:
+        known: dict[str, Any] = json.loads(json_text(told))
+    except SerializationError as error:
+        raise TypeError(f"has capabilities that cannot be told: {error}") from None
+    return known
 
 
 def _policy(told: Any) -> str:

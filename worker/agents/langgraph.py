@@ -22,24 +22,28 @@ from worker.context import RunContext, current_run
 Graph = Any
 """A ``CompiledStateGraph``, or a ``LangGraphAgent`` over one; neither library need be there to name it."""
 
-_MISSING = "langgraph() needs the packages langgraph and ag-ui-langgraph: pip install 'outlast[langgraph]'"
+_MISSING = (
+    "langgraph() cannot start: {}. Install what it needs: pip install 'outlast[langgraph]', "
+    "in a checkout .venv/bin/pip install -e '.[langgraph]'"
+)
 
 
 def langgraph(
     graph: Graph | Callable[[], Graph | Awaitable[Graph]],
     *,
+    description: str | None = None,
     config: dict[str, Any] | None = None,
     **options: Any,
 ) -> LangGraph:
     """An agent that runs a compiled graph, a ``LangGraphAgent``, or what a function without arguments makes.
 
     The function is called once per worker process, on its event loop, so that what a checkpointer keeps
-    open never crosses a fork. ``config`` is LangGraph's own; ``options`` go to ``LangGraphAgent``, such as
-    ``subagent_visibility="attributed"``. Raises ImportError with the extra to install, and TypeError for what
-    is no graph.
+    open never crosses a fork. ``description`` is for the catalogue, ``config`` is LangGraph's own, and
+    ``options`` go to ``LangGraphAgent``, such as ``subagent_visibility="attributed"``. Raises ImportError
+    with the extra to install, and TypeError for what is no graph.
     """
     _package()  # a missing one is to be told at the worker's start
-    return LangGraph(graph, config=config or {}, options=options)
+    return LangGraph(graph, description=description, config=config or {}, options=options)
 
 
 class LangGraph:
@@ -51,9 +55,10 @@ class LangGraph:
     ``forwardedProps.command``; it answers interrupts by ``resume``, which the executor has checked.
     """
 
-    description = "A LangGraph graph."
-
-    def __init__(self, graph: Any, *, config: dict[str, Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self, graph: Any, *, description: str | None, config: dict[str, Any], options: dict[str, Any]
+    ) -> None:
+        self.description = description or "A LangGraph graph."
         self._made = not hasattr(graph, "astream_events") and not hasattr(graph, "clone")
         if self._made and (isinstance(graph, type) or not callable(graph)):
             hint = "; compile it first" if hasattr(graph, "compile") else ""
@@ -115,7 +120,7 @@ def _package() -> ModuleType:
     try:
         return import_module("ag_ui_langgraph")
     except ImportError as error:
-        raise ImportError(_MISSING) from error
+        raise ImportError(_MISSING.format(error), name=error.name) from error
 
 
 def _watch(agent: Any) -> list[BaseException]:

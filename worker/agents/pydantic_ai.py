@@ -18,31 +18,33 @@ from worker.agents.threads import private_thread
 from worker.context import RunContext, current_run
 
 _MISSING = (
-    "pydantic_ai() needs the package pydantic-ai-slim with its extra ag-ui: "
-    "pip install 'outlast[pydantic-ai]'"
+    "pydantic_ai() cannot start: {}. Install what it needs: pip install 'outlast[pydantic-ai]', "
+    "in a checkout .venv/bin/pip install -e '.[pydantic-ai]'"
 )
 
 
 def pydantic_ai(
     agent: Any,
     *,
+    description: str | None = None,
     deps: Any = None,
     run: dict[str, Any] | None = None,
     **options: Any,
 ) -> PydanticAI:
     """An agent that runs a ``pydantic_ai.Agent``, or what a function without arguments makes.
 
-    The function, plain or async, is called once per worker process, on its event loop.
-    ``deps`` are the run's dependencies, or a function of the RunContext that gives them, plain or async; use
-    one for ``StateDeps``, whose state belongs to one run. ``run`` has further arguments of each run, such as
-    ``usage_limits``; ``options`` go to ``AGUIAdapter``, such as ``conversation_store`` or ``include_usage``.
+    The function, plain or async, is called once per worker process, on its event loop. ``description`` is for
+    the catalogue. ``deps`` are the run's dependencies, or a function of the RunContext that gives them, plain
+    or async; use one for ``StateDeps``, whose state belongs to one run. ``run`` has further arguments of each
+    run, such as ``usage_limits``; ``options`` go to ``AGUIAdapter``, such as ``conversation_store`` or
+    ``include_usage``.
     Raises ImportError with the extra to install.
     """
     try:
         import pydantic_ai.ui.ag_ui  # noqa: F401 - a missing library is to be told at the worker's start
     except ImportError as error:
-        raise ImportError(_MISSING) from error
-    return PydanticAI(agent, deps=deps, run=run or {}, options=options)
+        raise ImportError(_MISSING.format(error), name=error.name) from error
+    return PydanticAI(agent, description=description, deps=deps, run=run or {}, options=options)
 
 
 class PydanticAI:
@@ -52,9 +54,16 @@ class PydanticAI:
     that no two actors share. Tools that need approval pause the run, tools of the client are left to it.
     """
 
-    description = "A Pydantic AI agent."
-
-    def __init__(self, agent: Any, *, deps: Any, run: dict[str, Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        description: str | None,
+        deps: Any,
+        run: dict[str, Any],
+        options: dict[str, Any],
+    ) -> None:
+        self.description = description or "A Pydantic AI agent."
         self._agent = agent
         self._deps = deps
         self._run = run

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from shared.settings import Settings
@@ -118,7 +119,8 @@ def _mapping(spec: str) -> Mapping[Any, Any]:
         if error.name is not None and (module_name + ".").startswith(error.name + "."):
             raise RegistryError(
                 f"{_VARIABLE} names the module {module_name}, which does not exist on the import path "
-                f"(the working folder is {Path.cwd().name!r})."
+                f"(the working folder is {Path.cwd().name!r}). If it is elsewhere, put its folder on the "
+                "path; from there: PYTHONPATH=$PWD."
             ) from None
         raise RegistryError(
             f"{_VARIABLE} names the module {module_name}, which needs the missing module {error.name}."
@@ -135,9 +137,19 @@ def _mapping(spec: str) -> Mapping[Any, Any]:
         found = "nothing" if agents is None else f"a {type(agents).__name__}"
         raise RegistryError(
             f"{_VARIABLE} names {spec}, where there is {found}; "
-            "it must be a mapping from agent name to a callable."
+            f"it must be a mapping from agent name to a callable.{_others(module)}"
         )
     return agents
+
+
+def _others(module: ModuleType) -> str:
+    """What of a module could have been meant, as a sentence; empty where nothing could."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and isinstance(value, Mapping) and any(map(callable, value.values()))
+    ]
+    return f" In {module.__name__} there is: {', '.join(names)}." if names else ""
 
 
 def _loaded(load: Callable[[], Any], source: str) -> Any:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
-from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from ssl import SSLContext
 from urllib.parse import quote
 
 import httpx2
@@ -22,27 +20,28 @@ from shared import tracing
 from shared.logs import get_logger
 from shared.protocol import events as ag
 from shared.runs.outcome import StopCause
+from worker.agents.connection import new_client, read_out, trusted
 from worker.agents.event_source import EventSource
 from worker.agents.threads import private_thread
 from worker.agents.wire_events import known_event_of
 from worker.context import RunContext, current_run
 from worker.failures import ProviderStreamBroken
+from worker.terminal import TERMINAL
 
 log = get_logger(__name__)
 
 Headers = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Headers of a request, or what gives them anew for each, such as a token that runs out."""
 
-_TAIL_SECONDS = 0.05
 _TELL_SECONDS = 5.0
 _REFUSAL_BYTES = 2000
 _SECRET_LENGTH = 8
-_TERMINAL = (ag.RunFinishedEvent, ag.RunErrorEvent)
 
 
 def remote(
     url: str,
     *,
+    description: str | None = None,
     headers: Headers | None = None,
     timeout: float = 60.0,
     connect_timeout: float = 10.0,
@@ -55,10 +54,12 @@ def remote(
     RunAgentInput. ``timeout`` bounds each wait for bytes, in seconds; comments count as life. On a stop
     ``cancel_url`` gets a POST; ``{threadId}`` and ``{runId}`` in it stand for the ids that were sent. The
     thread id that is sent is a digest that no two actors share, unless ``share_threads`` says that the
-    endpoint keeps nothing per thread. Raises ValueError for an address that is none.
+    endpoint keeps nothing per thread. ``description`` is for the catalogue. Raises ValueError for an address
+    that is none.
     """
     return Remote(
         _address(url),
+        description=description,
         headers=headers or {},
         timeout=httpx2.Timeout(timeout, connect=connect_timeout),
         cancel_url=cancel_url,
@@ -74,17 +75,17 @@ class Remote:
     refuses or answers with something else than SSE, PROTOCOL and PROTOCOL_VIOLATION for what it says.
     """
 
-    description = "An agent behind another AG-UI endpoint."
-
     def __init__(
         self,
         url: httpx2.URL,
         *,
+        description: str | None,
         headers: Headers,
         timeout: httpx2.Timeout,
         cancel_url: str | None,
         share_threads: bool,
     ) -> None:
+        self.description = description or "An agent behind another AG-UI endpoint."
         self._url = url
         self._headers = headers
         self._timeout = timeout
@@ -104,7 +105,7 @@ class Remote:
             with ctx.provider_call("remote"):
                 async with aclosing(self._events(client, body, headers)) as events:
                     async for event in events:
-                        ended = isinstance(event, _TERMINAL)
+                        ended = isinstance(event, TERMINAL)
                         yield event
         finally:
             if ctx.token.tripped and not ended:
@@ -128,8 +129,8 @@ class Remote:
             async for piece in pieces:
                 for data in source.feed(piece):
                     event = known_event_of(data, unknown)
-                    if isinstance(event, _TERMINAL):
-                        await _read_out(pieces)
+                    if isinstance(event, TERMINAL):
+                        await read_out(pieces)
                         yield event
                         return
                     if event is not None:
@@ -142,15 +143,10 @@ class Remote:
         return {name.lower(): value for name, value in told.items()}
 
     async def _open(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            verify=await asyncio.to_thread(_trusted),
-            timeout=self._timeout,
-            # One run must not speak with the cookies that another one was given.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            # A worker's concurrency is the bound; a second one here would only turn into timeouts.
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
-            follow_redirects=False,
-        )
+        await asyncio.to_thread(trusted)
+        # One run must not speak with the cookies that another one was given.
+        cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+        return new_client(timeout=self._timeout, cookies=cookies)
 
     def _tell(
         self, client: httpx2.AsyncClient, ctx: RunContext, thread_id: str, headers: dict[str, str]
@@ -173,12 +169,6 @@ async def _ask_to_stop(client: httpx2.AsyncClient, url: str, headers: dict[str, 
         log.warning("remote.not_told_to_stop", error=type(error).__name__)
 
 
-@lru_cache(maxsize=1)
-def _trusted() -> SSLContext:
-    """The trusted certificates; loading them takes too long for an event loop."""
-    return httpx2.create_ssl_context()
-
-
 def _address(url: str) -> httpx2.URL:
     try:
         address = httpx2.URL(url)
@@ -192,26 +182,23 @@ def _address(url: str) -> httpx2.URL:
 async def _refuse_errors(response: httpx2.Response, headers: Mapping[str, str]) -> None:
     """Raises HTTPStatusError for anything but a stream, with the beginning of the body for operators."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if response.status_code == 200 and kind == "text/event-stream":
+    coding = response.headers.get("content-encoding", "identity").strip().lower()
+    if response.status_code == 200 and kind == "text/event-stream" and coding == "identity":
         return
     body = b""
-    # What can be read of the body is a help; the status is the fact.
-    with suppress(httpx2.TransportError, httpx2.DecodingError):
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) >= _REFUSAL_BYTES:
-                break
+    if coding != "identity":
+        # Nobody asked for it, and a few of its bytes may stand for more than there is memory.
+        kind = f"{kind}, coded as {coding[:20]},"
+    else:
+        # What can be read of the body is a help; the status is the fact.
+        with suppress(httpx2.TransportError, httpx2.DecodingError):
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) >= _REFUSAL_BYTES:
+                    break
     text = body[:_REFUSAL_BYTES].decode(errors="replace")
     for secret in {part for value in headers.values() for part in (value, value.rpartition(" ")[2])}:
         if len(secret) >= _SECRET_LENGTH:
             text = text.replace(secret, "***")
     told = f"the endpoint answered {response.status_code} with {kind or 'no content type'}: {text}"
     raise httpx2.HTTPStatusError(told, request=response.request, response=response)
-
-
-async def _read_out(pieces: AsyncIterator[bytes]) -> None:
-    """Reads the end of a body behind its terminal event, so that the connection can serve the next run."""
-    with suppress(TimeoutError, httpx2.TransportError):
-        async with asyncio.timeout(_TAIL_SECONDS):
-            async for _ in pieces:
-                pass

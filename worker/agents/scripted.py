@@ -13,8 +13,8 @@ from worker.agents.base import AgentError, Interrupt
 from worker.context import RunContext
 
 _TEXT = (
-    "a run outlasts the tab that started it the connection that carries it and the deploy that "
-    "replaces its server and it ends in exactly one recorded outcome"
+    "A run outlasts the tab that started it, the connection that carries it and the deploy that "
+    "replaces its server, and it ends in exactly one recorded outcome."
 )
 _VOCABULARY = tuple(_TEXT.split())
 _PAIR = re.compile(r"\b(words|delay|hold|fail|deaf|interrupt|plain)=([\w.]*\w)", re.ASCII)
@@ -34,7 +34,7 @@ class Script(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    words: int = Field(default=24, ge=0, le=200_000)
+    words: int = Field(default=len(_VOCABULARY), ge=0, le=200_000)
     delay: float = Field(default=0.03, ge=0, le=3600)
     hold: float = Field(default=0, ge=0, le=86_400)
     deaf: bool = False

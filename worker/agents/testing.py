@@ -49,7 +49,13 @@ class RecordingSink:
     events: list[Event] = field(default_factory=list)
     refused_terminal: VerificationError | None = None
 
-    def put(self, event: Event) -> None:
+    def await_room(self) -> None:
+        """There is always room here."""
+
+    def flush(self) -> None:
+        """Nothing is ever waiting here."""
+
+    def take(self, event: Event) -> None:
         """Takes an event; raises VerificationError or SerializationError for one that a run refuses."""
         data = ag.dump(event)
         try:
@@ -127,7 +133,7 @@ def _recorded(
     verifier = Verifier(given.messages, thread_id=given.thread_id, run_id=given.run_id, debug=True)
     sink = RecordingSink(verifier)
     started = ag.run_started(given.thread_id, given.run_id, given.parent_run_id)
-    sink.put(started.model_copy(update={"input": given}) if echo else started)
+    sink.take(started.model_copy(update={"input": given}) if echo else started)
     ctx = RunContext(
         given,
         sink=sink,

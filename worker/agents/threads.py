@@ -11,7 +11,6 @@ def private_thread(ctx: RunContext) -> str:
 
     A client chooses its thread ids, and two actors may choose the same; what keeps a memory per thread
     would show one what the other said. The name is a digest of both, so it tells nobody who the actor is.
-    Outside of a worker, where there is no actor, it is the thread id itself.
+    A context without an actor keeps the thread id itself.
     """
-    actor: str | None = getattr(ctx, "actor", None)
-    return ctx.thread_id if actor is None else f"t-{short_digest(actor, ctx.thread_id)}"
+    return ctx.thread_id if ctx.actor is None else f"t-{short_digest(ctx.actor, ctx.thread_id)}"

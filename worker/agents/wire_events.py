@@ -15,7 +15,7 @@ from worker.failures import ProtocolError
 
 log = get_logger(__name__)
 
-MOST_TOLD = 20
+MOST_LOGGED = 20
 """How many unknown types of one stream are logged."""
 
 _MODELS = frozenset(get_args(get_args(ag.Event)[0]))
@@ -61,10 +61,10 @@ def event_of(data: bytes) -> ag.Event:
         raise ProtocolError(f"not an AG-UI event: {error}") from None
 
 
-def known_event_of(data: bytes, told: set[str]) -> ag.Event | None:
+def known_event_of(data: bytes, logged: set[str]) -> ag.Event | None:
     """As ``event_of``, but None for a type that this protocol version does not have.
 
-    ``told`` has the types that were logged: each is said once, because it may come with every token.
+    ``logged`` has the types that were: each is once, because it may come with every token.
     """
     try:
         return event_of(data)
@@ -77,8 +77,8 @@ def known_event_of(data: bytes, told: set[str]) -> ag.Event | None:
         if not isinstance(kind, str) or kind in _TYPES:
             raise
         kind = kind[:100]
-        if kind not in told and len(told) < MOST_TOLD:
-            told.add(kind)
+        if kind not in logged and len(logged) < MOST_LOGGED:
+            logged.add(kind)
             log.warning("agent.unknown_event_dropped", type=kind)
         return None
 

@@ -1,5 +1,5 @@
 -- Included by accept, claim, release, finish and expire: what the runs of a thread asked people, and who answers.
--- open:<thread> and answered:<thread> are hashes, interrupt id -> {run, expires_at?, by?}: run asked it, by answers it.
+-- open:<thread> and answered:<thread> are hashes, interrupt id -> {run, expires_at?, call?, by?}: run asked it, about its tool call; by answers it.
 -- A claim leaves nothing open, so open questions are those of the thread's last claimed run.
 local function questions(name)
   local flat, found = redis.call('HGETALL', name), {}

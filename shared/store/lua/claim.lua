@@ -5,7 +5,7 @@
 --       ending of a run that leaves a question open, hold ms,
 --       how often a lost run of this worker's agents is retried as JSON {agent: times} or ''
 -- result: {'claimed', now, deadline at, attempt, agent, actor, thread id, run id, input, log length,
---            traceparent or '', ids of answered interrupts as JSON or ''}
+--            traceparent or '', ids of answered interrupts as JSON or '', tool calls that these are about ...}
 --         | {'refused', status, 'paused', 'held' or 'uncovered': fenced for its ending} | {'gone'}
 -- Redeems what the run answers and closes what nobody can answer any more; false when a question is left.
 local function redeem(p, thread, key, now, run_id, again)
@@ -60,5 +60,11 @@ redis.call('ZADD', p .. 'leases', now + ARGV[5], key)
 local r = redis.call('HMGET', KEYS[1], 'deadline_at', 'attempt', 'agent', 'actor', 'thread_id', 'run_id',
   'traceparent', 'answering')
 local input = redis.call('GET', p .. 'input:' .. key)
-return {'claimed', now, r[1], r[2], r[3], r[4], r[5], r[6], input or '', redis.call('LLEN', p .. 'log:' .. key),
-  r[7] or '', r[8] or ''}
+local answer = {'claimed', now, r[1], r[2], r[3], r[4], r[5], r[6], input or '',
+  redis.call('LLEN', p .. 'log:' .. key), r[7] or '', r[8] or ''}
+for _, id in ipairs(r[8] and cjson.decode(r[8]) or {}) do
+  local redeemed = redis.call('HGET', p .. 'answered:' .. thread, id)
+  local question = redeemed and cjson.decode(redeemed)
+  if question and question.by == key and question.call then answer[#answer + 1] = question.call end
+end
+return answer

@@ -3,7 +3,7 @@
 -- keys: run record, log
 -- args: prefix, key, execution id, expected first seq, allowed statuses, status, retention ms, bytes of the frames,
 --       doorbell limit, channel, number of fields, number of questions, 'unseen' when no agent saw its answers,
---       fields (name, value) ..., questions (interrupt id, expires at or '') ..., frames ...
+--       fields (name, value) ..., questions (interrupt id, expires at or '', tool call id or '') ..., frames ...
 -- result: {'finished', last seq, successor key or '', now} | {'repeated', last seq, status} | {'ended', status}
 --         | {'gap', log length} | {'lost', status} | {'unclaimed'} | {'gone'}
 local p, key = ARGV[1], ARGV[2]
@@ -20,7 +20,7 @@ if status == 'queued' and not r[2] then return {'unclaimed'} end
 if r[2] ~= ARGV[3] or not among(ARGV[5], status) then return {'lost', status} end
 if tonumber(ARGV[4]) ~= length + 1 then return {'gap', length} end
 local now, first_question = clock(), 14 + ARGV[11] * 2
-local first_frame = first_question + ARGV[12] * 2
+local first_frame = first_question + ARGV[12] * 3
 for from = first_frame, #ARGV, 4000 do
   redis.call('RPUSH', KEYS[2], unpack(ARGV, from, math.min(from + 3999, #ARGV)))
 end
@@ -54,10 +54,11 @@ redis.call('PEXPIRE', p .. 'input:' .. key, keep)
 -- A lost attempt has seen the answers.
 if (status == 'queued' or ARGV[13] ~= '') and not r[13] then give_back(p, r[4], key, r[12], false) end
 local asked, open = {}, p .. 'open:' .. r[4]
-for at = first_question, first_frame - 1, 2 do
+for at = first_question, first_frame - 1, 3 do
   asked[#asked + 1] = ARGV[at]
   local question = {run = key}
   if ARGV[at + 1] ~= '' then question.expires_at = ARGV[at + 1] end
+  if ARGV[at + 2] ~= '' then question.call = ARGV[at + 2] end
   redis.call('HSET', open, ARGV[at], cjson.encode(question))
 end
 if #asked > 0 then

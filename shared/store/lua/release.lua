@@ -4,7 +4,7 @@
 -- result: {'released', hand-backs} | {'exhausted', hand-backs} | {'cancel', cause} | {'lost', status} | {'gone'}
 local p, key = ARGV[1], ARGV[2]
 local r = redis.call('HMGET', KEYS[1], 'status', 'execution', 'cancel_cause', 'handbacks', 'thread_digest', 'answering',
-  'attempt')
+  'attempt', 'lost')
 if not r[1] then return {'gone'} end
 if r[1] ~= 'running' or r[2] ~= ARGV[3] or redis.call('LLEN', p .. 'log:' .. key) ~= tonumber(ARGV[5]) then
   return {'lost', r[1]}
@@ -19,7 +19,8 @@ if tonumber(r[7]) > 1 then
 else
   redis.call('HDEL', KEYS[1], 'started_at', 'deadline_at', 'attempt', 'retries')
 end
-give_back(p, r[5], key, r[6], true)
+-- What a lost attempt has seen stays answered.
+if not r[8] then give_back(p, r[5], key, r[6], true) end
 redis.call('ZREM', p .. 'leases', key)
 redis.call('ZADD', p .. 'ready', clock(), key)
 return {'released', handbacks}

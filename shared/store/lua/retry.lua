@@ -29,7 +29,6 @@ redis.call('HSET', KEYS[1], 'status', 'queued', 'ready_at', now, 'last_event_at'
 redis.call('HDEL', KEYS[1], 'execution', 'worker', 'host', 'pid', 'hints', 'calling')
 redis.call('ZREM', p .. 'leases', key)
 redis.call('ZADD', p .. 'ready', now, key)
-tally(p, now, 'retried', 1)
 local head = ARGV[8] .. ' ' .. (#ARGV - 11) .. '\n'
 if tonumber(ARGV[9]) <= tonumber(ARGV[10]) then
   redis.call('PUBLISH', ARGV[11], head .. table.concat(ARGV, '', 12))

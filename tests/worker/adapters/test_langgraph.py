@@ -286,3 +286,20 @@ def test_a_missing_library_is_told_with_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "ag_ui_langgraph", None)
     with pytest.raises(ImportError, match=r"outlast\[langgraph\]"):
         langgraph(graph_of(look))
+
+
+def test_the_module_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch):
+    for module in [name for name in sys.modules if name.partition(".")[0] == "ag_ui_langgraph"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(ImportError, match=r"fastapi.*pip install") as told:
+        langgraph(graph_of(look))
+    assert told.value.name == "fastapi"
+
+
+def test_a_description_of_its_own_is_told():
+    assert (
+        entry_for("helper", langgraph(graph_of(look), description="Knows the manual.")).description
+        == "Knows the manual."
+    )
+    assert entry_for("helper", langgraph(graph_of(look))).description

@@ -292,3 +292,11 @@ def test_a_missing_library_is_told_with_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "pydantic_ai.ui.ag_ui", None)
     with pytest.raises(ImportError, match=r"outlast\[pydantic-ai\]"):
         pydantic_ai(Agent(TestModel()))
+
+
+def test_a_description_of_its_own_is_told():
+    assert (
+        entry_for("helper", pydantic_ai(Agent(TestModel()), description="Knows the manual.")).description
+        == "Knows the manual."
+    )
+    assert entry_for("helper", pydantic_ai(Agent(TestModel()))).description

@@ -292,6 +292,13 @@ def test_a_description_names_no_address():
     assert "there" not in (entry_for("far", remote("https://there.internal/agent")).description or "")
 
 
+def test_a_description_of_its_own_is_told():
+    told = entry_for(
+        "far", remote("https://there.internal/agent", description="Knows the manual.")
+    ).description
+    assert told == "Knows the manual."
+
+
 # Stops
 
 

@@ -116,6 +116,16 @@ PLANT_ACTS = {
             lambda operator, worker, reason: operator.drain(worker, reason),
         ),
         Act(
+            "shutdown",
+            Role.ADMIN,
+            "Shut this worker down?",
+            "Shut down",
+            "It takes no more runs, and its process ends as after SIGTERM. Runs that go on past the drain "
+            "time end as worker_shutdown. It comes back only if something starts it again.",
+            lambda operator, worker, reason: operator.shut_down(worker, reason),
+            danger=True,
+        ),
+        Act(
             "undrain",
             Role.ADMIN,
             "Let this worker take runs again?",

@@ -6,6 +6,7 @@ from web.ops import plots
 from web.ops.look import Found, Look, Parts, View
 from web.ops.pages.overview import banner
 from web.ops.rows import rows_of
+from web.ops.wording import count
 
 
 def _read_workers(look: Look) -> Found:
@@ -31,6 +32,12 @@ def _queues(look: Look, found: Found) -> Parts:
             "queue",
             queue=found["queue"],
             plot=plots.depth(found["queue"]["series"]),
+            flow=plots.lines(
+                found["queue"]["flow"],
+                {"accepted": "came", "claimed": "taken"},
+                "Runs per minute",
+                count,
+            ),
             wait=wait,
             wait_plot=plots.histogram(wait, "Wait for a worker"),
         ),
@@ -39,7 +46,10 @@ def _queues(look: Look, found: Found) -> Parts:
 
 def _read_bulk(look: Look) -> Found:
     bulk = look.board.bulk(look.args["id"])
-    rows = {row["key"]: row for row in rows_of(look.held.store, [one["key"] for one in bulk["results"]])}
+    rows = {
+        row["key"]: row
+        for row in rows_of(look.held.store, look.actor, [one["key"] for one in bulk["results"]])
+    }
     results = [one | {"row": rows.get(one["key"])} for one in bulk["results"]]
     return {"bulk": bulk, "results": results, "banner": look.board.banner()}
 

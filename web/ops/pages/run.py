@@ -19,7 +19,14 @@ from web.ops.plots import Stage, life
 from web.problems import Code, Problem
 from web.services import services
 
-TABS = {"events": "Events", "input": "Input", "state": "State", "record": "Record", "audit": "Audit"}
+TABS = {
+    "events": "Events",
+    "input": "Input",
+    "state": "State",
+    "attempts": "Attempts",
+    "record": "Record",
+    "audit": "Audit",
+}
 LONGEST_COMMAND = 8000
 """Characters of an input that still fit a command line that a person copies."""
 
@@ -185,6 +192,25 @@ def _calls(run: dict[str, Any]) -> dict[str, Any]:
         "seconds": sum(call["seconds"] for call in rows),
         "failed": sum(bool(call.get("failed")) for call in rows),
     }
+
+
+def attempts(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """The executions of the run, the newest first: those whose worker was lost, and the one that stands."""
+    rows: list[dict[str, Any]] = [
+        {
+            "number": one.get("attempt"),
+            "worker": one.get("worker"),
+            "pid": one.get("pid"),
+            "came": "worker lost",
+        }
+        | ({"until": rfc3339(one["at"])} if "at" in one else {})
+        for one in run.get("lost", [])
+    ]
+    if "started_at" in run and run.get("attempt", 0) > len(rows):
+        last = {"number": run["attempt"], "worker": run.get("worker"), "pid": run.get("pid")}
+        last |= {"since": run["started_at"], "came": run["status"]}
+        rows.append(last | ({"until": run["finished_at"]} if "finished_at" in run else {}))
+    return rows[::-1]
 
 
 def _time(run: dict[str, Any], name: str) -> float | None:

@@ -32,7 +32,7 @@ def _read(look: Look) -> Found:
         # The rows under the pointer stay where they are; what is new waits behind a link.
         if not look.args.get("cursor"):
             fresh = len([row for row in page["runs"] if row["key"] not in set(shown)])
-        page["runs"] = rows_of(look.held.store, shown)
+        page["runs"] = rows_of(look.held.store, look.actor, shown)
     page |= {"fresh": fresh, "filter": wanted, "words": wanted.words(), "banner": look.board.banner()}
     # With a trouble in the filter counting means to look at all live runs once more: the preview does that.
     if look.rights["bulk"] and not (wanted.empty or wanted.attention or shown):
