@@ -42,5 +42,8 @@ def get_logger(name: str) -> Any:
 bound = structlog.contextvars.bound_contextvars
 """``with bound(run=key):`` puts values on every line written inside."""
 
-bind, unbind = structlog.contextvars.bind_contextvars, structlog.contextvars.unbind_contextvars
-"""The same for what is no block: ``bind(run=key)`` until ``unbind("run")``."""
+bind = structlog.contextvars.bind_contextvars
+"""``bind(run=key)`` puts values on every line from here on."""
+
+unbind = structlog.contextvars.unbind_contextvars
+"""``unbind("run")`` ends that."""

@@ -147,7 +147,9 @@ def answer(problem: Problem, *, status: int | None = None, instance: str | None 
     if problem.field is not None:
         body["field"] = problem.field
     body |= problem.members
-    response = Response(json.dumps(body), status=status or kind.status, content_type="application/json")
+    response = Response(
+        json.dumps(body) + "\n", status=status or kind.status, content_type="application/json"
+    )
     response.headers["Cache-Control"] = "no-store"
     response.headers["Vary"] = "Accept"
     if kind.retry_after is not None:

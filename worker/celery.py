@@ -15,7 +15,7 @@ from typing import Any
 
 from billiard.exceptions import WorkerLostError
 from celery import Celery, signals
-from celery.apps.worker import _reload_current_worker
+from celery.apps.worker import _reload_current_worker  # type: ignore[attr-defined] # the stubs leave private names out
 from celery.worker import state
 
 _ROOT = str(Path(__file__).resolve().parent.parent)
@@ -143,7 +143,7 @@ def _before_the_pool(sender: Any, **_: Any) -> None:
     try:
         agents = process.agents(forks=pool == "prefork")
     except RegistryError as error:
-        print(error, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{error}\n")
         raise SystemExit(EXIT_MISCONFIGURED) from None
     tracing.serve_as("outlast-worker")
     slots = 1 if pool == "solo" else sender.concurrency

@@ -106,7 +106,7 @@ class RunContext(RunView):
 
     @contextmanager
     def room(self) -> Iterator[None]:
-        """Waits for room first and writes at the end; under a lock a thread would hold up the loop by that."""
+        """Waits for room first and writes at the end; under a lock that would hold up the loop."""
         self.sink.await_room()
         try:
             yield

@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from shared.logs import get_logger
-from shared.runs.outcome import CANCEL_CAUSES, FailureCode, Outcome, StopCause
+from shared.runs.outcome import FailureCode, Outcome, StopCause
 from worker.agents.base import Interrupt
-from worker.emitter import RunEmitter
 from worker.execution import Execution
-from worker.failures import classify, is_transport_timeout
+from worker.failures import classify
 from worker.forms import Ended
+from worker.stops import stopped
 from worker.terminal import told_by
 
-_BY_CAUSE = {
-    StopCause.DEADLINE: FailureCode.DEADLINE_EXCEEDED,
-    StopCause.SHUTDOWN: FailureCode.WORKER_SHUTDOWN,
-    StopCause.BUFFER_FULL: FailureCode.EVENT_BUFFER_FULL,
-}
 log = get_logger(__name__)
 
 
@@ -36,27 +31,16 @@ def decide(execution: Execution, ended: Ended) -> Outcome | None:
         return told_by(emitter.pending_terminal)
     if ended.error is not None:
         _explain(ended.error)
-    stopped = _stopped(execution, emitter, ended)
-    if stopped is not None:
-        return stopped
+    if emitter.overflowed:
+        return Outcome.failed(FailureCode.EVENT_BUFFER_FULL)
+    stop = stopped(execution.token, ended.error)
+    if stop is not None:
+        return stop
     if ended.error is not None:
         return classify(ended.error)
     if emitter.refused_terminal is not None:
         return classify(emitter.refused_terminal)
     return _returned(ended.value)
-
-
-def _stopped(execution: Execution, emitter: RunEmitter, ended: Ended) -> Outcome | None:
-    token = execution.token
-    if emitter.overflowed:
-        return Outcome.failed(FailureCode.EVENT_BUFFER_FULL)
-    if not (token.tripped and token.delivered) or token.cause is None:
-        return None
-    if token.cause not in CANCEL_CAUSES:
-        return Outcome.failed(_BY_CAUSE[token.cause])
-    if ended.error is not None and is_transport_timeout(ended.error):
-        return classify(ended.error)
-    return Outcome.cancelled()
 
 
 def _explain(error: BaseException) -> None:

@@ -58,9 +58,6 @@ class Driver:
             return
         claim = self.claim(key)
         if claim is None:
-            successor = end_uncovered(self.store.runs, self.store.log, key)
-            if successor:
-                self.process.queue.enqueue(successor)
             log.info("run.dropped")
             return
         execution = Execution(claim)
@@ -103,9 +100,16 @@ class Driver:
                 time.sleep(_CLAIM_PAUSES[min(attempt, len(_CLAIM_PAUSES) - 1)])
                 attempt += 1
                 continue
-            if claim is not None:
+            if claim is None:
+                self._end_uncovered(key)
+            else:
                 log.info("run.claimed", agent=claim.agent, attempt=claim.attempt, worker=self.process.name)
             return claim
+
+    def _end_uncovered(self, key: str) -> None:
+        successor = end_uncovered(self.store.runs, self.store.log, key)
+        if successor:
+            self.process.queue.enqueue(successor)
 
     # --- prepare, run, decide -----------------------------------------------------------------------------
 

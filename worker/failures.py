@@ -96,7 +96,6 @@ _CREDENTIAL = re.compile(
     r"(?i)([?&](?:api[-_]?key|key|(?:access[-_]?|auth[-_]?)?token|sig(?:nature)?|x-amz-[a-z-]+)="
     r"|\bauthorization\W{1,5}\w+\s+|\bbearer\s+|\bapi-key\W{1,5}(?:b['\"])?|://[^/\s:@]*:(?=[^/\s@]+@))([^&\s'\"@)>,]+)"
 )
-# What an upstream may say of itself; it cannot claim that this worker cancelled or lost anything.
 _UPSTREAM = frozenset(_BY_MEANING.values())
 
 
@@ -130,7 +129,7 @@ def code_of(error: BaseException, *, in_provider_call: bool = False) -> FailureC
         if isinstance(error, kind):
             return code
     if isinstance(error, UpstreamError):
-        return next((code for code in _UPSTREAM if code == error.code), FailureCode.AGENT_ERROR)
+        return upstream_code(error.code)
     if isinstance(error, ValidationError) and isinstance(getattr(events, error.title, None), type):
         return FailureCode.PROTOCOL
     known = [
@@ -139,6 +138,14 @@ def code_of(error: BaseException, *, in_provider_call: bool = False) -> FailureC
         if (meaning := _meaning(link, marked)) is not None
     ]
     return _BY_MEANING.get(known[-1], FailureCode.AGENT_ERROR) if known else FailureCode.AGENT_ERROR
+
+
+def upstream_code(said: str | None) -> FailureCode:
+    """The code of a failure that an upstream, or an agent by its own RUN_ERROR, says of itself.
+
+    It cannot claim that this worker cancelled or lost anything: that is an AGENT_ERROR.
+    """
+    return next((code for code in _UPSTREAM if code == said), FailureCode.AGENT_ERROR)
 
 
 def sentence_of(error: BaseException, code: FailureCode) -> str:

@@ -13,17 +13,8 @@ from shared.protocol import events as ag
 from shared.protocol.events import Event, TokenUsage
 from shared.protocol.verifier import Verifier
 from shared.runs.lifecycle import Status
-from shared.runs.outcome import FailureCode, Outcome
-
-# What an agent's own RUN_ERROR may say; it cannot claim that this worker cancelled or lost anything.
-AGENT_CODES = frozenset(
-    {
-        FailureCode.AGENT_ERROR,
-        FailureCode.TRANSPORT_TIMEOUT,
-        FailureCode.TRANSPORT_ERROR,
-        FailureCode.PROVIDER_ERROR,
-    }
-)
+from shared.runs.outcome import Outcome
+from worker.failures import upstream_code
 
 TERMINAL = (ag.RunFinishedEvent, ag.RunErrorEvent)
 
@@ -70,8 +61,7 @@ def usage_of(reported: object) -> list[TokenUsage]:
 def told_by(event: Event) -> Outcome:
     """The outcome that an agent's own terminal event tells; raises as ``wire_of``."""
     if isinstance(event, ag.RunErrorEvent):
-        code = next((code for code in AGENT_CODES if code == event.code), FailureCode.AGENT_ERROR)
-        return Outcome.failed(code, message=event.message)
+        return Outcome.failed(upstream_code(event.code), message=event.message)
     wire = wire_of(event)
     kind = wire.get("type", "success")
     status = {"cancelled": Status.CANCELLED, "interrupt": Status.INTERRUPTED}.get(kind, Status.SUCCEEDED)

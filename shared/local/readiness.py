@@ -43,7 +43,8 @@ def live_runs(port: int) -> int | None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     try:
         connection.request("GET", "/ops/api/workers", headers={"Accept": "application/json"})
-        return sum(worker["runs_total"] for worker in json.loads(connection.getresponse().read())["workers"])
+        workers = json.loads(connection.getresponse().read())["workers"]
+        return sum(int(worker["runs_total"]) for worker in workers)
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
         return None
     finally:

@@ -13,7 +13,7 @@ from shared.protocol.chunks import Wire
 from shared.protocol.events import CustomEvent, Event, MessagesSnapshotEvent, RunAgentInput, dump, parse
 from shared.protocol.fold import Fold
 from shared.protocol.moves import CLINGING, snapshot_of
-from shared.protocol.prelude import MOVED
+from shared.protocol.prelude import MOVED, loose
 from shared.protocol.sse import data_of
 
 ATTEMPT: Final = "outlast.attempt"
@@ -63,13 +63,9 @@ def _cleared(said: Fold, asked: Fold) -> Iterable[Event]:
         for message in before
         if message["role"] in CLINGING and message["id"] not in left
     }
-    loose = [
-        {"id": message_id, "role": "activity", "activityType": MOVED, "content": {}}
-        | ({} if owner is None else {"subagentRunId": owner})
-        for message_id, owner in clinging.items()
-    ]
-    steps = [[*kept, *loose]] if loose else []
-    steps += [kept] if loose or not in_order else []
+    standing = [loose(message_id, owner) for message_id, owner in clinging.items()]
+    steps = [[*kept, *standing]] if standing else []
+    steps += [kept] if standing or not in_order else []
     return [parse(orjson.dumps(snapshot_of(step, frozenset({MOVED})))) for step in steps]
 
 

@@ -6,10 +6,8 @@ from contextlib import suppress
 import orjson
 
 from shared.protocol.chunks import ChunkLanes, Wire
-from shared.protocol.events import dump_input, parse_input
+from shared.protocol.events import ACCEPTED_DEPTH, dump_input, parse_input
 from shared.protocol.sse import data_of
-
-_DEEPEST = 1000
 
 
 def unknown_calls(
@@ -41,7 +39,7 @@ def unknown_calls(
 
 def _read(run_input: bytes) -> Wire:
     try:
-        document: Wire = orjson.loads(dump_input(parse_input(run_input, max_depth=_DEEPEST)))
+        document: Wire = orjson.loads(dump_input(parse_input(run_input, max_depth=ACCEPTED_DEPTH)))
     except ValueError:
         return {}
     return document

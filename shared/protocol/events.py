@@ -101,9 +101,10 @@ from ag_ui.core import (
 )
 
 from shared.protocol.encoding import MAX_EVENT_DEPTH, SerializationError, dump, dump_input
-from shared.protocol.parsing import InvalidEvent, InvalidInput, parse, parse_input
+from shared.protocol.parsing import ACCEPTED_DEPTH, InvalidEvent, InvalidInput, parse, parse_input
 
 __all__ = [
+    "ACCEPTED_DEPTH",
     "AGUI_METADATA_KEY",
     "MAX_EVENT_DEPTH",
     "PROTOCOL_VERSION",

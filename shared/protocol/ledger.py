@@ -40,6 +40,7 @@ class Ledger:
         run_id: str | None,
         enforce: bool,
         debug: bool,
+        *,
         answerable: Collection[str] = (),
     ) -> None:
         self.answerable = frozenset(answerable)

@@ -12,6 +12,9 @@ from shared.protocol.nesting import nests_deeper_than
 
 MAX_ID_LENGTH: Final = 256
 
+ACCEPTED_DEPTH: Final = 255
+"""Levels of nesting in what was accepted once: it is read again, whatever the limit is today."""
+
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
 _BOM = b"\xef\xbb\xbf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")

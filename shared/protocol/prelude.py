@@ -36,8 +36,8 @@ def snapshots(conversation: Conversation, openings: Openings) -> list[Wire]:
     own_types = frozenset({MOVED} if clinging else ())
     events = openings.missing(conversation)
     if clinging:
-        loose = [_loose(message_id, owner) for message_id, owner in clinging.items()]
-        events.append(snapshot_of([*settled, *loose], own_types))
+        standing = [loose(message_id, owner) for message_id, owner in clinging.items()]
+        events.append(snapshot_of([*settled, *standing], own_types))
     if moved:
         events.append(snapshot_of(settled, own_types))
     types = moves.activity_types
@@ -61,7 +61,8 @@ def _shown(message: Wire, conversation: Conversation) -> Wire:
     return message if owner is None else {**message, "subagentRunId": owner}
 
 
-def _loose(message_id: str, owner: str | None) -> Wire:
+def loose(message_id: str, owner: str | None) -> Wire:
+    """The activity that stands for a message which must go, until a snapshot removes it."""
     message: Wire = {"id": message_id, "role": ACTIVITY_ROLE, "activityType": MOVED, "content": {}}
     if owner is not None:
         message["subagentRunId"] = owner

@@ -38,7 +38,7 @@ class Verifier:
         debug: bool = False,
         answerable: Collection[str] = (),
     ) -> None:
-        self._ledger = Ledger(input_messages, thread_id, run_id, enforce, debug, answerable)
+        self._ledger = Ledger(input_messages, thread_id, run_id, enforce, debug, answerable=answerable)
 
     @property
     def terminated(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -24,6 +25,18 @@ class Question:
     run: str
     expires_at: int | None = None
     reserved_by: str | None = None
+
+    @classmethod
+    def stored(cls, interrupt_id: bytes, text: bytes) -> Question:
+        """From a field of the thread's hash of open interrupts."""
+        facts: dict[str, Any] = json.loads(text)
+        expires_at = facts.get("expires_at")
+        return cls(
+            interrupt_id.decode(),
+            facts["run"],
+            int(expires_at) if expires_at is not None else None,
+            facts.get("by"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ def expiry_ms(text: object) -> int | None:
 
 
 def questions_of(outcome: Outcome) -> list[tuple[str, int | None, str | None]]:
-    """Id, expiry and tool call of every interrupt an outcome leaves open; none unless it is ``interrupted``."""
+    """Id, expiry and tool call of each question an outcome leaves open; none unless it is ``interrupted``."""
     asked: list[dict[str, Any]] = (outcome.wire or {}).get("interrupts") or []
     if outcome.status is not Status.INTERRUPTED:
         return []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shared.logs import get_logger
+from shared.runs.identity import KEY_PATTERN
 from shared.runs.lifecycle import Status
 from shared.runs.outcome import StopCause
 from shared.runs.record import rfc3339
@@ -231,7 +232,8 @@ class BulkCancels:
                 enqueue(finish.successor)
             cancelled = finish.recorded and finish.status == Status.CANCELLED
             return "cancelled" if cancelled else "already_finished"
-        except StoreError as error:
+        except (StoreError, ValueError) as error:
+            # A text that is no run key must not hold up the others.
             log.warning("bulk.run_failed", run=key, error=type(error).__name__)
             return "failed"
 
@@ -256,8 +258,12 @@ class BulkCancels:
             pipeline.lrem(todo, 1, key)
             pipeline.execute()
 
-        # Told before it is noted: a process that ends in between doubles the entry, which is better than none.
-        if result != "refused" and not ask(lambda: self.client.hexists(results, key)):
+        # Told before it is noted: a process that ends in between doubles the entry, better than none.
+        if (
+            result != "refused"
+            and KEY_PATTERN.fullmatch(key)
+            and not ask(lambda: self.client.hexists(results, key))
+        ):
             self.audit.write_to_run(
                 Entry("bulk_cancel", bulk.by, result, run=key, bulk=bulk.bulk_id, reason=bulk.reason)
             )

@@ -17,7 +17,6 @@ from shared.store.log import EventLog
 from shared.store.runs import RunStore
 
 _TRIES = 5
-_DEEPEST = 1000
 
 
 def terminal_event(identity: RunIdentity, outcome: Outcome) -> events.Event:
@@ -51,7 +50,7 @@ def observed(frames: Sequence[bytes], run_input: bytes) -> Verifier:
     """A lenient verifier after these frames of a log, for closing what they left open under its owner."""
     messages: Sequence[events.Message] = ()
     with suppress(ValueError):
-        messages = events.parse_input(run_input, max_depth=_DEEPEST).messages
+        messages = events.parse_input(run_input, max_depth=events.ACCEPTED_DEPTH).messages
     verifier = Verifier(messages, enforce=False)
     for frame in frames:
         # What cannot be read any more opened nothing that anybody could see.

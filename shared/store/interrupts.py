@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from shared.logs import get_logger
 from shared.runs.identity import RunIdentity, short_digest
 from shared.runs.interrupts import Question
@@ -23,14 +20,7 @@ def open_questions(client: Client, identity: RunIdentity) -> dict[str, Question]
     """Interrupt id -> what is open in the thread of ``identity``; raises ``StoreError``."""
     name = keys.open_interrupts(identity.bucket, short_digest(identity.actor, identity.thread_id))
     stored: dict[bytes, bytes] = ask(lambda: client.hgetall(name))
-    return {id_.decode(): _question(id_.decode(), json.loads(value)) for id_, value in stored.items()}
-
-
-def _question(interrupt_id: str, stored: dict[str, Any]) -> Question:
-    expires_at = stored.get("expires_at")
-    return Question(
-        interrupt_id, stored["run"], int(expires_at) if expires_at is not None else None, stored.get("by")
-    )
+    return {id_.decode(): Question.stored(id_, text) for id_, text in stored.items()}
 
 
 def end_uncovered(runs: RunStore, event_log: EventLog, key: str) -> str | None:

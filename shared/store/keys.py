@@ -76,11 +76,6 @@ def open_interrupts(bucket: str, thread_digest: str) -> str:
     return f"{prefix(bucket)}open:{thread_digest}"
 
 
-def answered_interrupts(bucket: str, thread_digest: str) -> str:
-    """Hash: the same for interrupts that a run has answered or passed by."""
-    return f"{prefix(bucket)}answered:{thread_digest}"
-
-
 def active(bucket: str) -> str:
     """Hash: queued and running runs per actor digest."""
     return f"{prefix(bucket)}active"

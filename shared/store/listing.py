@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from shared.runs.identity import BUCKETS, bucket_of_thread, short_digest
+from shared.runs.interrupts import Question
 from shared.runs.lifecycle import Status
 from shared.runs.record import RunRecord
 from shared.store import keys
@@ -81,8 +81,8 @@ class RunListing:
         pairs = zip(run_keys, answers[::2], answers[1::2], strict=True)
         return [RunRecord.from_fields(key, fields, int(length)) for key, fields, length in pairs if fields]
 
-    def open_questions(self, records: Iterable[RunRecord]) -> dict[str, dict[str, Any]]:
-        """Run key -> interrupt id -> {run, expires_at?, by?}: what these runs asked and nobody answered."""
+    def left_open(self, records: Iterable[RunRecord]) -> dict[str, list[Question]]:
+        """Run key -> what that run asked and nobody has answered, by id; for those that are interrupted."""
         asking = [record for record in records if record.status is Status.INTERRUPTED]
 
         def read() -> list[Any]:
@@ -93,10 +93,10 @@ class RunListing:
                 pipeline.hgetall(keys.open_interrupts(own.bucket, thread))
             return list(pipeline.execute())
 
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, list[Question]] = {}
         for record, stored in zip(asking, ask(read) if asking else [], strict=True):
-            questions = {id_.decode(): json.loads(value) for id_, value in stored.items()}
-            found[record.key] = {id_: one for id_, one in questions.items() if one["run"] == record.key}
+            questions = [Question.stored(id_, text) for id_, text in sorted(stored.items())]
+            found[record.key] = [one for one in questions if one.run == record.key]
         return found
 
     def sizes(self) -> dict[str, int]:
@@ -122,7 +122,7 @@ class RunListing:
         cursor: str | None,
         keep: Callable[[RunRecord], bool] | None,
     ) -> Page:
-        before = _parse_cursor(cursor)
+        before = parse_cursor(cursor)
         kept: list[RunRecord] = []
         stream = self._newest_first(indexes, before)
         while len(kept) <= limit:
@@ -164,7 +164,8 @@ class RunListing:
             start += _PAGE
 
 
-def _parse_cursor(cursor: str | None) -> tuple[int, str] | None:
+def parse_cursor(cursor: str | None) -> tuple[int, str] | None:
+    """Moment and run key that a page ended with; raises ValueError for what no page gave."""
     if not cursor:
         return None
     moment, _, key = cursor.partition("-")

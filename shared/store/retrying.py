@@ -85,7 +85,7 @@ def _starting_over(runs: RunStore, record: RunRecord, frames: list[bytes]) -> li
     run_input = runs.input_of(record.key) or b""
     reason = str(FailureCode.WORKER_LOST)
     following = starting_over(
-        events.parse_input(run_input, max_depth=runs.settings.max_input_depth),
+        events.parse_input(run_input, max_depth=events.ACCEPTED_DEPTH),
         frames,
         observed(frames, run_input).closing_events(subagent_code=reason),
         attempt=record.attempt + 1,

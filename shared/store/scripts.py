@@ -82,6 +82,7 @@ class Scripts:
         self.terminate = Script("terminate")
         self.retried = Script("retried")
         self.live = Script("live")
+        self.minutes = Script("minutes")
         self.search = Script("search")
 
 

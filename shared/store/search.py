@@ -12,7 +12,7 @@ from shared.runs.lifecycle import Status, is_terminal
 from shared.runs.record import RunRecord
 from shared.store import keys
 from shared.store.connection import Client, ask
-from shared.store.listing import RunListing
+from shared.store.listing import RunListing, parse_cursor
 from shared.store.live import LiveRuns
 from shared.store.scripts import run_each, scripts
 
@@ -125,7 +125,7 @@ class RunSearch:
 
     def find(self, wanted: Filter, *, limit: int = 50, cursor: str | None = None) -> Found:
         """One page of the runs that fit."""
-        before = _parse(cursor)
+        before = parse_cursor(cursor)
         if wanted.attention:
             return self._in_trouble(wanted, limit, before)
         if wanted.text and KEY_PATTERN.fullmatch(wanted.text) and cursor is None:
@@ -267,12 +267,3 @@ def _merged(answers: list[Any], limit: int) -> Found:
     if horizon is not None:
         return Found(tuple(key for _, key in shown), f"{horizon[0]}-{horizon[1]}", partial=True)
     return Found(tuple(key for _, key in shown))
-
-
-def _parse(cursor: str | None) -> tuple[int, str] | None:
-    if not cursor:
-        return None
-    moment, _, key = cursor.partition("-")
-    if not (moment.isdigit() and key):
-        raise ValueError("not a cursor")
-    return int(moment), key

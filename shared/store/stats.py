@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from shared.runs.identity import BUCKETS
 from shared.store import keys
 from shared.store.connection import Client, ask
+from shared.store.scripts import Argument, run_each, scripts
 
 BOUNDS_MS = (
     *(5, 10, 25, 50, 100, 250, 500),
@@ -24,6 +26,9 @@ HISTOGRAMS = ("queue_wait", "first_event", "duration", "cancel_latency")
 MOST_MINUTES = 48 * 60
 SETTLED_MINUTES = 2
 """A minute this old gets no more counts and is kept in memory."""
+
+MINUTES_PER_CALL = 120
+"""Read by one call of the script, so that it holds up nobody."""
 
 DEPTHS_SECONDS = 172_800
 
@@ -45,6 +50,8 @@ class Histogram:
         total = self.count
         if not total:
             return None
+        if total == 1:
+            return self._single()
         rank, seen = share * total, 0
         for slot, count in enumerate(self.counts):
             if count and seen + count >= rank:
@@ -53,6 +60,13 @@ class Histogram:
                 return low + (high - low) * (rank - seen) / count
             seen += count
         return float(BOUNDS_MS[-1])
+
+    def _single(self) -> float:
+        """The only value: the sum is it, unless that was counted apart and does not fit the slot."""
+        slot = self.counts.index(1)
+        low = BOUNDS_MS[slot - 1] if slot else 0
+        high = BOUNDS_MS[slot] if slot < len(BOUNDS_MS) else math.inf
+        return float(self.sum_ms if low <= self.sum_ms <= high else min(high, BOUNDS_MS[-1]))
 
     def document(self) -> dict[str, Any]:
         """As it is shown; percentiles are absent when nothing was observed."""
@@ -197,16 +211,18 @@ class Stats:
     def _minutes(self, wanted: list[int], now: int) -> dict[int, Counter[str]]:
         missing = [minute for minute in wanted if minute not in self._settled]
 
-        def read() -> list[Any]:
-            pipeline = self.client.pipeline(transaction=False)
-            for minute in missing:
-                for bucket in BUCKETS:
-                    pipeline.hgetall(keys.stats(bucket, minute))
-            return list(pipeline.execute())
-
-        answers = ask(read) if missing else []
-        size = len(BUCKETS)
-        found = {minute: _summed(answers[at * size : (at + 1) * size]) for at, minute in enumerate(missing)}
+        counted: dict[int, Counter[bytes]] = {minute: Counter() for minute in missing}
+        calls: list[tuple[Sequence[str], Sequence[Argument]]] = [
+            ([keys.totals(bucket)], [keys.prefix(bucket), *missing[at : at + MINUTES_PER_CALL]])
+            for at in range(0, len(missing), MINUTES_PER_CALL)
+            for bucket in BUCKETS
+        ]
+        for answer in ask(lambda: run_each(self.client, scripts().minutes, calls)) if calls else []:
+            for at in range(0, len(answer), 2):
+                total = counted[int(answer[at])]
+                for name, count in zip(answer[at + 1][::2], answer[at + 1][1::2], strict=True):
+                    total[name] += int(count)
+        found = {minute: _summed([total]) for minute, total in counted.items()}
         known = dict(self._settled)
         settled = {minute: count for minute, count in found.items() if minute <= now - SETTLED_MINUTES}
         # A new mapping, so that other threads never see one that changes.
@@ -229,7 +245,7 @@ class Stats:
         }
 
 
-def _summed(hashes: list[dict[bytes, bytes]]) -> Counter[str]:
+def _summed(hashes: Iterable[Mapping[bytes, bytes | int]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for stored in hashes:
         for name, count in stored.items():

@@ -90,6 +90,9 @@ class Sweep:
         swept = Swept(*total)
         self._bulk.go_on(self.enqueue)
         self._note(swept)
+        if time.monotonic() < self._judge_from:
+            # Whoever may judge leases already must not be kept from it by one that may not yet.
+            self._lead(hold_ms=1)
         return swept
 
     def _note(self, swept: Swept) -> None:
@@ -98,8 +101,8 @@ class Sweep:
             self._sample_at = time.monotonic() + SAMPLE_SECONDS
             self._stats.sample()
 
-    def _lead(self) -> bool:
-        hold = int(max(self.settings.sweep_seconds * 3, 3) * 1000)
+    def _lead(self, hold_ms: int | None = None) -> bool:
+        hold = hold_ms or int(max(self.settings.sweep_seconds * 3, 3) * 1000)
         arguments: list[str | int] = [self.token, hold]
         return bool(ask(lambda: scripts().lead.run(self.runs.client, [keys.SWEEPER], arguments)))
 

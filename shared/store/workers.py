@@ -19,14 +19,14 @@ SILENT_SECONDS = 15
 """A worker not heard of for this long is gone."""
 
 LATELY_SECONDS = 300
-"""So long after its last worker an agent is still offered beside other workers' agents: a deploy takes less."""
+"""So long after its last worker an agent is still offered beside those of live ones: a deploy takes less."""
 
 Offered = Literal["now", "lately", "once"]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerBeat:
-    """One worker's last heartbeat; ``facts`` holds host, pid, pool, slots, busy, versions, started_at, agents."""
+    """One worker's last heartbeat; ``facts``: host, pid, pool, slots, busy, versions, started_at, agents."""
 
     name: str
     facts: dict[str, Any]
@@ -99,7 +99,7 @@ class Workers:
     def agents(self) -> dict[str, dict[str, Any]]:
         """Every agent that a worker of this installation has offered; empty when none was ever seen.
 
-        Member ``offered`` says when: by a live worker ``now``, ``lately`` (within ``LATELY_SECONDS``), ``once``.
+        Member ``offered`` says when: ``now`` by a live worker, ``lately`` (see ``LATELY_SECONDS``), ``once``.
         """
         stored: dict[bytes, bytes] = ask(lambda: self.client.hgetall(keys.AGENTS))
         if not stored:

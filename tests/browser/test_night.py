@@ -54,7 +54,7 @@ def test_the_night_goes_as_the_readme_says(open_page, desk: Desk):
     _say_why(page, "it hears nothing", "Force stop")
     expect(page.locator(".notice")).to_contain_text("The run is ended as cancelled")
     _go(page, "Audit")
-    for act, why in (("terminate", "it hears nothing"), ("cancel", "woken by the pager")):
+    for act, why in (("force stop", "it hears nothing"), ("cancel", "woken by the pager")):
         entry = page.locator("#p-audit tr", has_text=why)
         expect(entry).to_contain_text(re.compile(act, re.IGNORECASE))
         expect(entry).to_contain_text("admin")

@@ -113,7 +113,7 @@ def test_ticked_runs_are_cancelled_and_the_filter_stays(open_page, desk: Desk):
     for run in runs[:2]:
         page.get_by_label(f"Tick {run.run_id}", exact=True).check()
     page.get_by_role("button", name="Cancel ticked (2)").click()
-    _confirm(page, "Cancel 2 runs")
+    _confirm(page, "Cancel 2 runs", "wrong model")
     page.wait_for_url(desk.at("/runs?agent=waits&status=running"))
     expect(page.locator(".notice")).to_contain_text("2 asked to stop")
     assert [run.recorded()["status"] for run in runs[:2]] == ["cancelled"] * 2
@@ -125,14 +125,16 @@ def test_an_orphan_is_marked_lost_by_typing_the_beginning_of_its_key(open_page, 
     page = open_page("admin")
     row = page.locator("table.attention tr", has_text="left-behind")
     expect(row).to_contain_text("orphaned")
-    row.get_by_role("link", name="left-behind").click()
-    page.get_by_role("button", name="Mark lost").click()
+    row.get_by_role("button", name="Mark lost").click()
     dialog = page.locator("#dialog")
     dialog.get_by_label("Type").fill("b0wrong0")
     dialog.get_by_role("button", name="Mark lost").click()
     expect(dialog).to_be_visible()
     dialog.get_by_label("Type").fill(key[:8])
+    dialog.get_by_role("button", name="Mark lost").click()
+    expect(dialog).to_be_visible()
     _confirm(page, "Mark lost", "host burnt")
+    page.goto(desk.at(f"/runs/{key}"))
     expect(page.locator("#p-head")).to_contain_text("worker_lost")
     expect(page.locator("#p-failure")).to_contain_text("the effect of unfinished tool calls is unknown")
 

@@ -86,7 +86,7 @@ def test_the_notes_lines_run_and_stop_an_agent(stack: Stack, tmp_path: Path):
     key, _ = stack.store.api_keys.create("ann", frozenset())
     told = "\nprocess.stdout.write(JSON.stringify({ record, messages: agent.messages }));\n"
     # The stop follows at once; the run must have been accepted by then.
-    record = "`${agent.thread}/runs/r1`, { headers: agent.headers }"
+    record = "`${agent.thread}/runs/f1`, { headers: agent.headers }"
     lines = note_lines(stack, key).replace(
         "const record", f"while (!(await fetch({record})).ok);\nconst record"
     )

@@ -160,3 +160,11 @@ def test_recent_ones_are_listed_newest_first_and_unknown_is_none(bench):
 def test_a_filter_for_ended_runs_matches_no_live_one(bench, statuses: set[str]):
     bench.accept()
     assert bench.store.search.live_matches(Filter(statuses=frozenset(statuses)), 10).keys == ()
+
+
+def test_a_text_that_is_no_run_key_holds_up_nobody(bench):
+    bulk = create(bench, 1)
+    bench.store.client.lpush(keys.bulk_todo(bulk.bulk_id), "no-key")
+    assert bench.store.bulk.go_on(lambda key: None) == 2
+    done = bench.store.bulk.get(bulk.bulk_id)
+    assert (done.state, done.counts["failed"], done.counts["cancelled"]) == ("done", 1, 1)

@@ -353,6 +353,10 @@ def test_a_reservation_of_a_run_that_redis_forgot_binds_nobody(thread: Conversat
     assert thread.submits("second", "a").state == "ready"
 
 
+def answered_key(thread: Conversation) -> str:
+    return f"{keys.prefix(thread.identity.bucket)}answered:{digest(thread)}"
+
+
 def digest(thread: Conversation) -> str:
     return short_digest(thread.identity.actor, thread.identity.thread_id)
 
@@ -532,7 +536,7 @@ def test_answered_ones_do_so_too(thread: Conversation):
     thread.asks("a")
     thread.submits("next", "a")
     thread.claim("next")
-    name = keys.answered_interrupts(thread.identity.bucket, digest(thread))
+    name = answered_key(thread)
     assert thread.store.client.exists(name)
     expire(thread, "asker")
     assert not thread.store.client.exists(name)
@@ -545,7 +549,7 @@ def test_no_question_is_kept_for_ever_when_no_sweep_is_there(thread: Conversatio
     assert 0 < thread.store.client.pttl(open_) <= thread.store.client.pttl(record) + 1000
     thread.submits("next", "a")
     thread.claim("next")
-    answered = keys.answered_interrupts(thread.identity.bucket, digest(thread))
+    answered = answered_key(thread)
     assert 0 < thread.store.client.pttl(answered) <= thread.store.client.pttl(record) + 1000
 
 

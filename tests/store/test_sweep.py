@@ -138,6 +138,14 @@ def test_old_runs_leave_nothing_but_a_tombstone(bench, sweep):
     assert client.ttl(keys.tombstone(claim.key)) > 0
 
 
+def test_one_that_may_not_judge_yet_does_not_keep_the_lead_from_one_that_may(bench, sweep, eventually):
+    fresh = Sweep(bench.store.runs, bench.store.log, enqueue=lambda key: None, queue_depth=lambda: 0)
+    assert fresh.tick() is not None
+    eventually(lambda: not bench.store.client.exists(keys.SWEEPER), 1)
+    assert sweep.tick() is not None
+    assert fresh.tick() is None
+
+
 def test_only_one_sweeper_leads(bench, sweep, enqueued):
     other = Sweep(bench.store.runs, bench.store.log, enqueue=enqueued.append, queue_depth=lambda: 0)
     assert sweep.tick() is not None

@@ -81,7 +81,11 @@ def test_a_byte_order_mark_is_skipped_and_a_member_named_twice_counts_last():
 )
 def test_a_body_that_is_not_strict_json_is_refused(body):
     error = refused(body)
-    assert (error.field, error.reason) == ("", "is not strict UTF-8 JSON")
+    assert (error.field, error.reason.partition(" (")[0]) == ("", "is not strict UTF-8 JSON")
+
+
+def test_the_place_where_a_body_stops_being_json_is_named_and_nothing_of_it_is_quoted():
+    assert refused(b'{\n  "threadId": secret\n}').reason == "is not strict UTF-8 JSON (line 2, column 15)"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"x"', b"5"])

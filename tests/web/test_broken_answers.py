@@ -66,8 +66,15 @@ def test_an_answer_that_costs_too_much_is_refused_soon(schema: dict[str, Any], g
             },
             {"a": "a" * 40 + "b"},
         ),
+        (
+            {
+                "const": {"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"},
+                "properties": {"a": {"$ref": "#/const"}},
+            },
+            {"a": "a" * 40 + "b"},
+        ),
     ],
-    ids=["unique", "pattern", "names", "other-names", "inner-dialect"],
+    ids=["unique", "pattern", "names", "other-names", "inner-dialect", "dialect-in-a-value"],
 )
 def test_what_grew_faster_than_the_answer_does_so_no_more(schema: dict[str, Any], given: Any):
     began = time.process_time()
@@ -160,6 +167,8 @@ def test_all_answers_of_a_request_share_one_bound():
             Misfit(("b",), {"type": "string"}),
         ),
         (False, 1, Misfit((), False)),
+        ({"const": {"$schema": "a"}}, {"$schema": "a"}, None),
+        ({"enum": [{"$schema": "a"}]}, {}, Misfit((), {"enum": [{"$schema": "a"}]})),
     ],
 )
 def test_the_bounded_rules_judge_as_json_schema_does(schema: Any, given: Any, misfit: Misfit | None):

@@ -218,7 +218,7 @@ def test_a_form_token_is_good_for_its_own_session_only(guarded, store, caller):
 
 def test_a_number_that_was_not_typed_cancels_nothing(app, running, store):
     client = app.test_client()
-    form = {"csrf": _form_token(client), "status": "running", "seen": "1", "typed": "2"}
+    form = {"csrf": _form_token(client), "status": "running", "seen": "1", "typed": "2", "reason": "x"}
     assert client.post("/ops/bulk", data=form).status_code == 303
     assert "cancel_requested_at" not in store.runs.get(running).times
 
@@ -226,7 +226,7 @@ def test_a_number_that_was_not_typed_cancels_nothing(app, running, store):
 def test_an_empty_filter_is_refused_before_and_at_a_bulk_cancel(app, running, store):
     client = app.test_client()
     assert client.get("/ops/bulk/new").status_code == 303
-    client.post("/ops/bulk", data={"csrf": _form_token(client), "seen": "1"})
+    client.post("/ops/bulk", data={"csrf": _form_token(client), "seen": "1", "reason": "x"})
     assert "cancel_requested_at" not in store.runs.get(running).times
 
 

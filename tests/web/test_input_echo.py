@@ -49,5 +49,8 @@ def test_a_request_larger_than_an_event_may_be_is_not_echoed(app: Flask, store: 
     caller = Caller(app.test_client())
     for run, size in (("small", 10), ("large", 1000)):
         assert caller.start_in_background(run_input(run, run, "x" * size), agent="echoing").status_code == 202
-    echoed = ["input" in json.loads(sse.data_of(store.log.read_all(key_of(run, run))[0])) for run in ("small", "large")]
+    echoed = [
+        "input" in json.loads(sse.data_of(store.log.read_all(key_of(run, run))[0]))
+        for run in ("small", "large")
+    ]
     assert echoed == [True, False]

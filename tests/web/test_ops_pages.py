@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 from html import unescape
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
@@ -41,6 +42,19 @@ def _orphan(caller: Caller, worker: PlayedWorker) -> None:
     worker.store.client.zrem(keys.leases(KEY[:2]), KEY)
 
 
+def _says(worker: PlayedWorker, *texts: str) -> None:
+    """One message of the run, in these deltas."""
+    worker.claim(KEY)
+    started = TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id="m", role="assistant")
+    said = [
+        TextMessageContentEvent(type=EventType.TEXT_MESSAGE_CONTENT, message_id="m", delta=text)
+        for text in texts
+    ]
+    for event in (started, *said):
+        number = worker.store.client.llen(keys.log(KEY)) + 1
+        worker.store.client.rpush(keys.log(KEY), sse.frame(number, dump(event)))
+
+
 # --- forms -------------------------------------------------------------------------------------------------
 
 
@@ -70,7 +84,7 @@ def test_ticked_runs_are_one_bulk_and_the_filter_stays(client, caller, worker, s
         caller.start_in_background(run_input(f"r{number}", f"t{number}"))
     listed = [key_of(f"r{number}", f"t{number}") for number in range(3)]
     worker.claim(listed[0])
-    form = _form(client, back="/ops/runs?agent=echo") | {"key": listed}
+    form = _form(client, back="/ops/runs?agent=echo", reason="flood") | {"key": listed}
     answer = client.post("/ops/runs/selected", data=form)
     assert answer.location == "/ops/runs?agent=echo"
     assert "1 asked to stop, 2 cancelled in the queue." in client.get(answer.location).text
@@ -170,19 +184,10 @@ def test_the_timeline_shows_the_time_to_the_first_event(client, caller, worker, 
 
 def test_what_the_run_left_is_folded_from_its_log(client, caller, worker):
     caller.start_in_background(run_input(text="how warm is it?"))
-    claim = worker.claim(KEY)
-    started = TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id="m", role="assistant")
-    said = [
-        TextMessageContentEvent(type=EventType.TEXT_MESSAGE_CONTENT, message_id="m", delta=each)
-        for each in "21"
-    ]
-    for event in (started, *said):
-        number = worker.store.client.llen(keys.log(KEY)) + 1
-        worker.store.client.rpush(keys.log(KEY), sse.frame(number, dump(event)))
+    _says(worker, *"21")
     page = unescape(client.get(f"/ops/runs/{KEY}?tab=state").text)
     assert "how warm is it?" in page
     assert '"content": "21"' in page
-    assert claim.key == KEY
 
 
 def test_events_are_shown_from_a_number_on(client, caller, worker):
@@ -229,6 +234,49 @@ def test_a_result_for_a_call_of_the_input_breaks_no_rule():
     ]
     found = rule_check.breaks(items, RunIdentity("local", "thread", "run"), json.dumps(given).encode())
     assert found == {3: rule_check.UNREADABLE}
+
+
+def test_a_result_for_an_answered_call_that_the_input_leaves_out_breaks_no_rule():
+    answered = run_input(resume=[{"interruptId": "q", "status": "resolved"}])
+    result = {"type": "TOOL_CALL_RESULT", "messageId": "r", "toolCallId": "c", "content": "1"}
+    items = [
+        {"seq": 1, "event": {"type": "RUN_STARTED", "threadId": "thread", "runId": "run"}},
+        {"seq": 2, "event": result},
+    ]
+    identity = RunIdentity("local", "thread", "run")
+    assert rule_check.breaks(items, identity, json.dumps(answered).encode()) == {}
+    assert list(rule_check.breaks(items, identity, json.dumps(run_input()).encode())) == [2]
+
+
+def test_an_input_as_deep_as_the_limit_allows_is_read(make_app, worker):
+    deep: dict[str, Any] = {}
+    for _ in range(110):
+        deep = {"in": deep}
+    app = make_app(max_input_depth=180)
+    Caller(app.test_client()).start_in_background(run_input(forwardedProps=deep))
+    _says(worker, "said")
+    page = unescape(app.test_client().get(f"/ops/runs/{KEY}?tab=state").text)
+    assert '"hello"' in page
+    assert '"said"' in page
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    given = run_input(forwardedProps=deep)
+    given["messages"].append({"id": "a", "role": "assistant", "toolCalls": [call]})
+    items = [
+        {"seq": 1, "event": {"type": "RUN_STARTED", "threadId": "thread", "runId": "run"}},
+        {
+            "seq": 2,
+            "event": {"type": "TOOL_CALL_RESULT", "messageId": "r", "toolCallId": "c", "content": "1"},
+        },
+    ]
+    assert rule_check.breaks(items, RunIdentity("local", "thread", "run"), json.dumps(given).encode()) == {}
+
+
+def test_a_run_whose_input_is_gone_shows_what_it_said(client, caller, worker, store):
+    caller.start_in_background()
+    _says(worker, "said")
+    store.client.delete(keys.run_input(KEY))
+    page = unescape(client.get(f"/ops/runs/{KEY}?tab=state").text)
+    assert '"said"' in page
 
 
 # --- many runs ---------------------------------------------------------------------------------------------

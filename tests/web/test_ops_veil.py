@@ -144,7 +144,7 @@ def _ways(every: list[str], bulk: str) -> dict[str, list[tuple[str, str, dict[st
         "dashboard.bulks": got("/ops/bulk"),
         "dashboard.bulk": got(f"/ops/bulk/{bulk}"),
         "dashboard.ask_bulk": got("/ops/bulk/new?agent=echo"),
-        "dashboard.do_bulk": posted("/ops/bulk", data={"agent": "echo", "seen": "9"}),
+        "dashboard.do_bulk": posted("/ops/bulk", data={"agent": "echo", "seen": "9", "reason": "flood"}),
         "dashboard.stop_bulk": posted(f"/ops/bulk/{bulk}/stop"),
         "dashboard.retry_bulk": posted(f"/ops/bulk/{bulk}/retry"),
         "dashboard.metrics": got("/ops/metrics"),

@@ -122,7 +122,8 @@ def test_a_body_of_unknown_length_is_read_no_further_than_the_limit(
         content_type="application/json",
         environ_overrides={"wsgi.input_terminated": True},
     )
-    problem_of(response, 413, "INVALID_BODY")
+    detail = problem_of(response, 413, "INVALID_BODY")["detail"]
+    assert detail == f"The body is larger than {limit} bytes (OUTLAST_MAX_BYTES_PER_REQUEST)."
     assert endless.tell() < limit + 200_000
 
 

@@ -199,6 +199,14 @@ def test_an_answer_that_does_not_fit_the_schema_names_the_entry_and_the_place(
     assert problem["detail"].startswith(f"{place} does not fit")
 
 
+def test_members_that_an_answer_lacks_are_named(caller: Caller, pause):
+    pause(question("q", responseSchema=YES_OR_NO))
+    problem = problem_of(caller.start(next_run(answer("q", {}))), 400, "INVALID_INPUT")
+    assert problem["detail"] == (
+        "resume.0.payload does not fit the interrupt's response schema: approved is missing."
+    )
+
+
 def test_after_a_refused_answer_the_interrupt_is_open_still(caller: Caller, pause):
     pause(question(responseSchema=YES_OR_NO))
     problem_of(caller.start(next_run(answer(payload={}))), 400, "INVALID_INPUT")

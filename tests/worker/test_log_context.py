@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -36,17 +36,23 @@ def lines() -> Iterator[list[dict[str, Any]]]:
     structlog.configure(**before)
 
 
-async def speaks(ctx: RunContext) -> None:
-    await asyncio.sleep(0.05)
-    log.info("agent.asked", of=ctx.run_id)
-    await asyncio.to_thread(log.info, "agent.asked", of=ctx.run_id)
+def speaking(together: int) -> Callable[[RunContext], Awaitable[None]]:
+    """An agent that speaks when so many runs have come to this point."""
+    here = asyncio.Barrier(together)
+
+    async def speaks(ctx: RunContext) -> None:
+        await here.wait()
+        log.info("agent.asked", of=ctx.run_id)
+        await asyncio.to_thread(log.info, "agent.asked", of=ctx.run_id)
+
+    return speaks
 
 
 def speaks_in_a_thread(ctx: RunContext) -> None:
     ctx.until_cancelled(lambda: log.info("agent.asked", of=ctx.run_id))
 
 
-@pytest.mark.parametrize("agent", [speaks, speaks_in_a_thread], ids=lambda agent: agent.__name__)
+@pytest.mark.parametrize("agent", [speaking(5), speaks_in_a_thread], ids=lambda agent: agent.__name__)
 def test_lines_of_runs_side_by_side_are_told_apart(
     settings: Settings, store: Store, lines: list[dict[str, Any]], agent: Any
 ):
@@ -63,7 +69,7 @@ def test_lines_of_runs_side_by_side_are_told_apart(
 
 def test_claim_and_ending_name_the_run(settings: Settings, store: Store, lines: list[dict[str, Any]]):
     key = accept(store, "agent")
-    with process_with(settings, agent=speaks) as process:
+    with process_with(settings, agent=speaking(1)) as process:
         in_thread(process, key).join(5)
     told = {line["event"]: line for line in lines if line.get("run") == key}
     assert {"run.claimed", "run.ended"} <= told.keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from tests.worker.stage import accept, in_thread, process_with, record_of
 from worker import waiting
 from worker.cancellation import Cancelled, Disconnected
 from worker.context import RunContext
+from worker.execution import Execution
 from worker.provider_calls import MOST_KEPT, ProviderCalls
 
 
@@ -98,12 +99,17 @@ async def asks_for_long(ctx: RunContext) -> None:
     await ctx.until_cancelled(asyncio.Event().wait())
 
 
-async def asks_twice(ctx: RunContext) -> None:
-    for name in ("first", "second"):
-        with ctx.provider_call(name):
-            await asyncio.sleep(0.3)
-    ctx.say("and then it waits")
-    await ctx.until_cancelled(asyncio.Event().wait())
+def asking_twice(answered: threading.Semaphore) -> Callable[[RunContext], Awaitable[None]]:
+    """An agent with two calls, each of which lasts until it is answered."""
+
+    async def agent(ctx: RunContext) -> None:
+        for name in ("first", "second"):
+            with ctx.provider_call(name):
+                assert await asyncio.to_thread(answered.acquire, timeout=10)
+        ctx.say("and then it waits")
+        await ctx.until_cancelled(asyncio.Event().wait())
+
+    return agent
 
 
 def calling_of(store: Store, key: str) -> dict[str, Any] | None:
@@ -132,10 +138,12 @@ def test_a_call_that_is_over_is_taken_out_of_the_record_and_the_next_one_shown(
     settings: Settings, store: Store, eventually: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(waiting, "SHOWN_AFTER_MS", 20)
-    key = accept(store, "agent")
-    with process_with(settings, agent=asks_twice) as process:
+    key, answered = accept(store, "agent"), threading.Semaphore(0)
+    with process_with(settings, agent=asking_twice(answered)) as process:
         thread = in_thread(process, key)
-        eventually(lambda: (calling_of(store, key) or {}).get("name") == "second")
+        for name in ("first", "second"):
+            eventually(lambda name=name: (calling_of(store, key) or {}).get("name") == name)
+            answered.release()
         eventually(lambda: record_of(store, key).last_seq > 1 and calling_of(store, key) is None)
         store.runs.request_cancel(key, by="alice")
         thread.join(5)
@@ -144,12 +152,27 @@ def test_a_call_that_is_over_is_taken_out_of_the_record_and_the_next_one_shown(
 def test_short_calls_cost_no_command(
     settings: Settings, store: Store, eventually: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ):
-    asked: list[Any] = []
-    key = accept(store, "agent")
-    with process_with(settings, agent=asks_twice) as process:
-        monkeypatch.setattr(process.pulse._waiting._calling, "tell", asked.append)
+    # However long this machine takes for one.
+    monkeypatch.setattr(waiting, "SHOWN_AFTER_MS", 60_000)
+    told: list[Any] = []
+    seen: set[str] = set()
+    key, answered = accept(store, "agent"), threading.Semaphore(0)
+    with process_with(settings, agent=asking_twice(answered)) as process:
+        monkeypatch.setattr(process.pulse._waiting._calling, "tell", told.append)
+        look = process.pulse._waiting.look
+
+        def looks(executions: Iterable[Execution], now: float) -> None:
+            held = list(executions)
+            calls = [one.context.provider_calls.current for one in held if one.context]
+            look(held, now)
+            seen.update(call.name for call in calls if call)
+
+        monkeypatch.setattr(process.pulse._waiting, "look", looks)
         thread = in_thread(process, key)
+        for name in ("first", "second"):
+            eventually(lambda name=name: name in seen)
+            answered.release()
         eventually(lambda: record_of(store, key).last_seq > 1)
         store.runs.request_cancel(key, by="alice")
         thread.join(5)
-    assert asked == []
+    assert told == []

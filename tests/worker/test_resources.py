@@ -57,16 +57,20 @@ def test_every_caller_gets_the_one_instance():
 
 def test_threads_that_race_get_one_instance_of_one_factory_call():
     resources, calls, begin = Resources(), [], threading.Barrier(16)
+    asked = threading.Semaphore(0)
 
     def factory() -> Client:
         calls.append(1)
-        time.sleep(0.02)
+        # Every thread is about to ask by then; one that had no lock to wait for would make another.
+        for _ in range(16):
+            assert asked.acquire(timeout=5)
         return Client()
 
     got: list[Client] = []
 
     def ask() -> None:
         begin.wait(5)
+        asked.release()
         got.append(resources.get("client", factory))
 
     threads = [threading.Thread(target=ask) for _ in range(16)]

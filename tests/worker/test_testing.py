@@ -194,3 +194,18 @@ def test_marked_provider_calls_are_kept():
 
     record(agent(body))
     assert seen == ["model", [("model", False)]]
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (StopCause.BUFFER_FULL, "EVENT_BUFFER_FULL"),
+        (StopCause.LOST, "DISCONNECTED"),
+        (StopCause.DEADLINE, "deadline_exceeded"),
+        (StopCause.SHUTDOWN, "worker_shutdown"),
+    ],
+)
+def test_every_cause_that_nobody_asked_for_ends_as_it_does_in_a_worker(cause: StopCause, code: str):
+    token = CancellationToken()
+    token.trip(cause)
+    assert record(lambda ctx: ctx.say("never"), token=token)[-1].code == code

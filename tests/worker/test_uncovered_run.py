@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shared.runs.interrupts import Answer
 from shared.runs.lifecycle import Status
 from shared.settings import Settings
+from shared.store.errors import StoreUnavailable
 from shared.store.store import Store
 from tests.worker.stage import accept, log_of, process_with, record_of
 from worker.agents import Interrupt, RunContext
@@ -48,3 +51,23 @@ def test_an_answered_call_gets_its_result_though_the_request_does_not_repeat_it(
     assert record_of(store, answering).status is Status.SUCCEEDED
     (result,) = [event for event in log_of(store, answering) if event["type"] == "TOOL_CALL_RESULT"]
     assert (result["toolCallId"], result["content"]) == ("call-1", "paid")
+
+
+def test_a_claim_that_redis_did_not_answer_ends_nothing(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    key = accept(store, "asks")
+    asked: list[str] = []
+
+    def unanswered(*_: object) -> None:
+        raise StoreUnavailable
+
+    def ends(_runs: object, _log: object, key: str) -> None:
+        asked.append(key)
+
+    monkeypatch.setattr("worker.driver.end_uncovered", ends)
+    with process_with(settings.model_copy(update={"lease_seconds": 0.1}), asks=print) as process:
+        monkeypatch.setattr(process, "say_claim", unanswered)
+        Driver(process).execute(key)
+    assert asked == []
+    assert record_of(store, key).status is Status.QUEUED

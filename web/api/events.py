@@ -68,10 +68,6 @@ def events(**ids: str) -> Response:
     after = _cursor()
     limit = bodies.page_size(DEFAULT_PAGE, MOST_PER_PAGE)
     found = readable_run(ids)
-    if found.ended and after > found.last_seq:
-        # It was not sent, or Redis has forgotten what it counted: either way nothing can follow it.
-        detail = f"The run ended with event {found.last_seq}; join anew with ?mode=snapshot."
-        raise Problem(Code.INVALID_INPUT, detail, field=_cursor_field())
     if snapshot:
         response = stream_answer(() if request.method == "HEAD" else joins.join(found.key))
     else:
@@ -119,7 +115,3 @@ def _cursor() -> int:
         if cursor is not None:
             return cursor
     return 0
-
-
-def _cursor_field() -> str:
-    return "Last-Event-ID" if request.headers.get("Last-Event-ID") else "after"

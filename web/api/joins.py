@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from shared.protocol.events import RunAgentInput, parse_input
+from shared.protocol.events import ACCEPTED_DEPTH, RunAgentInput, parse_input
 from shared.protocol.fold import prelude_frames
 from shared.protocol.sse import is_terminal
 from shared.store.log import EventLog
@@ -17,9 +17,6 @@ from web.api.answers import follow
 from web.api.lookup import expired_run
 from web.reader import OPENING
 from web.services import RunReader, services
-
-ACCEPTED_DEPTH = 255
-"""What was accepted once is read again, whatever the limit is today."""
 
 _PAGE = 500
 

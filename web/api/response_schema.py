@@ -49,7 +49,7 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Where an answer does not fit, below the answer itself, the rule that it breaks, and members it lacks."""
+    """Where an answer does not fit, below the answer itself, the rule it breaks, and members it lacks."""
 
     path: tuple[str | int, ...]
     rule: Any
@@ -134,7 +134,7 @@ def _validator(text: bytes) -> Validator | str:
         kind = validator_for(schema, default=Draft202012Validator)
         kind.check_schema(schema)
         # A registry without anything: a reference to elsewhere is not fetched.
-        judging: Validator = _bounded(kind)(_of_one_kind(schema), registry=Registry())
+        judging: Validator = _bounded(kind)(schema, registry=Registry())
         for answer in _LEAST:
             _mistake(judging, answer, iter(range(MOST_STEPS)))
     except Unusable as error:
@@ -142,19 +142,6 @@ def _validator(text: bytes) -> Validator | str:
     except Exception as error:  # noqa: BLE001 - whatever an agent made of it
         return type(error).__name__
     return judging
-
-
-def _of_one_kind(schema: Any) -> Any:
-    """The schema without ``$schema``, by which the library would leave the bounded validator."""
-    if isinstance(schema, list):
-        return [_of_one_kind(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        name: _of_one_kind(value)
-        for name, value in schema.items()
-        if name != "$schema" or not isinstance(value, str)
-    }
 
 
 @functools.cache
@@ -171,7 +158,15 @@ def _bounded(kind: Any) -> Any:
             "uniqueItems": _unique_items,
         },
     )
-    return extend(kind, {name: _counted(keyword) for name, keyword in kind.VALIDATORS.items()})
+    kind = extend(kind, {name: _counted(keyword) for name, keyword in kind.VALIDATORS.items()})
+    # By a ``$schema`` further down the library would leave the bounded validator.
+    kind.evolve = _evolved
+    return kind
+
+
+def _evolved(validator: Any, **changes: Any) -> Any:
+    kept = {field.alias: getattr(validator, field.name) for field in validator.__attrs_attrs__ if field.init}
+    return type(validator)(**kept | changes)
 
 
 def _counted(keyword: Callable[..., Any]) -> Callable[..., Any]:

@@ -49,7 +49,7 @@ def judged(identity: RunIdentity, resume: Sequence[ResumeEntry] | None) -> tuple
         question = questions.get(entry.interrupt_id)
         # What this very run has reserved was checked when it was accepted.
         if question is not None and entry.status == "resolved" and question.reserved_by != identity.key:
-            _require_fit(judge, f"resume.{index}.payload", entry.payload, schemas.get(entry.interrupt_id))
+            _require_fit(judge, f"resume.{index}.payload", entry, schemas.get(entry.interrupt_id))
     return tuple(_answer(entry, questions.get(entry.interrupt_id)) for entry in resume)
 
 
@@ -66,14 +66,14 @@ def _schemas(askers: Sequence[RunRecord]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _require_fit(judge: Judge, field: str, payload: Any, schema: Any) -> None:
+def _require_fit(judge: Judge, field: str, entry: ResumeEntry, schema: Any) -> None:
     """Raises the 400; an absent payload is judged as null. A schema that is none lets everything pass."""
     if schema is None:
         return
     try:
-        misfit = judge.misfit(schema, payload)
+        misfit = judge.misfit(schema, entry.payload)
     except Unusable as error:
-        log.warning("resume.schema_unusable", field=field, error=str(error))
+        log.warning("resume.schema_unusable", field=field, interrupt=entry.interrupt_id, error=str(error))
         return
     except TooMuch:
         detail = f"{field} is too large or too deep to be checked against the interrupt's response schema."
@@ -106,7 +106,8 @@ def refusal(accepted: Accepted) -> Problem:
     ids = sorted(accepted.interrupts)
     named: list[dict[str, Any]] = [{"id": id_} for id_ in ids]
     members: dict[str, Any] = {}
-    for run in services().store.listing.records(list(accepted.front)):
+    run = next(iter(services().store.listing.records(list(accepted.front))), None)
+    if run is not None:
         members["run"] = run.public()
         asked = {one["id"]: one for one in (run.outcome or {}).get("interrupts") or []}
         if accepted.state != "taken":

@@ -136,7 +136,7 @@ def sweep() -> None:
         return
     click.echo(
         f"Ended {swept.ended} lost and {swept.timed_out} timed-out runs, "
-        f"enqueued {swept.enqueued} again, expired {swept.expired}."
+        f"put {swept.retried} back, enqueued {swept.enqueued} again, expired {swept.expired}."
     )
 
 

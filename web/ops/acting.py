@@ -30,6 +30,8 @@ TYPED_FROM = 51
 WAIT_FOR_TICKED = 2.0
 """Seconds that a browser waits for the results of a short bulk cancel."""
 
+NO_REASON = "Say why: the audit keeps it. Nothing was done."
+
 _WORKER_ACTS = ("drain", "undrain", "shutdown")
 
 _SAID: dict[str, str] = {
@@ -53,6 +55,11 @@ def _operator() -> Operator:
 def _reason() -> str | None:
     text = " ".join(request.form.get("reason", "").split())
     return text[:LONGEST_REASON] or None
+
+
+def _says_not_why(role: Role) -> bool:
+    # Who may not do it at all is told that instead.
+    return _reason() is None and g.actor.has(role)
 
 
 def _back(text: str, *, bad: bool = False, to: str | None = None) -> Response:
@@ -79,6 +86,8 @@ def _do(acts: dict[str, Act], name: str, target: str) -> Response:
     wanted = acts[name].typed_for(target)
     if wanted is not None and request.form.get("typed", "").strip() != wanted:
         return _back("What was typed is not the beginning of the run key. Nothing was done.", bad=True)
+    if acts[name].needs_why and _says_not_why(acts[name].role):
+        return _back(NO_REASON, bad=True)
     try:
         done = acts[name].do(_operator(), target, _reason())
     except Problem as problem:
@@ -137,6 +146,8 @@ def ask_selected() -> str | Response:
 def do_selected() -> Response:
     """Cancels them as one bulk cancel, and waits a moment for what comes of it."""
     run_keys = _keys(request.form.getlist("key"))
+    if _says_not_why(Role.OPERATOR):
+        return _back(NO_REASON, bad=True)
     try:
         made = _operator().cancel_ticked(run_keys, _reason())
     except Problem as problem:
@@ -189,6 +200,8 @@ def do_bulk() -> Response:
         seen, typed = 0, -1
     if typed != seen:
         return _back("The number that was typed is not the number of runs. Nothing was done.", bad=True)
+    if _says_not_why(Role.OPERATOR):
+        return _back(NO_REASON, bad=True)
     try:
         bulk = _operator().bulk_cancel(read_filter(form), _reason(), seen)
     except Problem as problem:

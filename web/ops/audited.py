@@ -49,6 +49,10 @@ class Audited:
 
     def audited(self, action: str, role: Role, act: Callable[[], T], **target: Any) -> T:
         """Carries out an action and writes down what came of it; a failed one is audited if Redis lets us."""
+        named = target.get("run")
+        if named is not None and not KEY_PATTERN.fullmatch(named):
+            # No key of Redis can be made of it.
+            target = target | {"run": None}
         try:
             require(self.actor, role)
             done = act()

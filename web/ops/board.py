@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shared.protocol import sse
+from shared.protocol.events import RunAgentInput
 from shared.protocol.fold import Fold
-from shared.protocol.parsing import parse_input
+from shared.protocol.parsing import ACCEPTED_DEPTH, parse_input
 from shared.runs.access import Actor, Role, may_see_payloads
 from shared.runs.attention import Kind, attention, by_harm
 from shared.runs.identity import KEY_PATTERN
@@ -103,7 +104,7 @@ class Board:
         lease = None if record.ended else self.store.live.lease_of(key)
         found = attention(record, now, lease, thresholds(self.store.settings))
         row = row_of(self.actor, record, now, found)
-        row |= waiting_for(self.store.listing.open_questions([record]), key)
+        row |= waiting_for(self.store.listing.left_open([record]), key)
         if "detail" in record.texts:
             row["detail"] = operator_view_to(self.actor, record)["detail"]
         orphaned = any(one.kind is Kind.ORPHANED for one in found)
@@ -159,14 +160,20 @@ class Board:
 
     def conversation(self, key: str) -> dict[str, Any]:
         """Messages and state as the run left them, from its log; raises the 403 without the payload right."""
-        self._readable(key)
-        folded = Fold(parse_input(self.store.runs.input_of(key) or b"{}"))
+        folded = Fold(self._given(self._readable(key)))
         for frame in self.store.log.read(key, 0, rule_check.MOST_CHECKED):
             folded.take_json(sse.data_of(frame))
         messages = [
             each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in folded.messages
         ]
         return {"state": folded.state, "messages": messages}
+
+    def _given(self, record: RunRecord) -> RunAgentInput:
+        """What the run was given, nothing said where that is gone."""
+        stored, own = self.store.runs.input_of(record.key), record.identity
+        if stored is None:
+            return RunAgentInput(thread_id=own.thread_id, run_id=own.run_id, messages=[])
+        return parse_input(stored, max_depth=ACCEPTED_DEPTH)
 
     def input(self, key: str) -> dict[str, Any]:
         """What the run was given; raises the 403 without the payload right."""

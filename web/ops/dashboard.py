@@ -106,7 +106,9 @@ def _every_page() -> dict[str, Any]:
 
 
 def _start_command() -> str:
-    given = '{"threadId": "t1", "runId": "r1", "messages": [{"id": "1", "role": "user", "content": "hello"}]}'
+    # The shell makes ids that are new each time: a run that is there already would only be told again.
+    ids = """{"threadId": "t-'$(date +%s)'", "runId": "r-'$(date +%s)'", """
+    given = ids + '"messages": [{"id": "1", "role": "user", "content": "hello"}]}'
     where = f"curl -N {request.host_url}agents/demo"
     return f"{where} \\\n  -H 'Content-Type: application/json' \\\n  -d '{given}'"
 

@@ -9,6 +9,7 @@ import math
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import fields
 
 from flask import Blueprint, Response
 
@@ -17,6 +18,7 @@ from shared.store.connection import FAILURES
 from shared.store.errors import StoreFull, StoreUnavailable, StoreUncertain
 from shared.store.stats import BOUNDS_MS, HISTOGRAMS, Histogram
 from shared.store.store import Store
+from shared.store.sweep import Swept
 from web.identity import current_actor
 from web.openapi import Answer, Operation, operation
 from web.ops.metric import METRICS, Family, family, number
@@ -102,8 +104,8 @@ def _sweeps(store: Store) -> Iterator[Family]:
     counted = store.stats.sweeps()
     yield family("outlast_sweep_passes_total").add(counted.get("passes", 0))
     runs = family("outlast_sweep_runs_total")
-    for act in ("ended", "enqueued", "timed_out", "expired"):
-        runs.add(counted.get(act, 0), act=act)
+    for act in fields(Swept):
+        runs.add(counted.get(act.name, 0), act=act.name)
     yield runs
 
 

@@ -36,6 +36,8 @@ NO_WORKER_EFFECT = (
     "Its worker is not heard of. The record is ended, and whatever still runs there is refused."
 )
 
+HEARD_SECONDS = 6.0
+"""A worker silent for longer has missed three heartbeats: its slots are not counted on."""
 
 RUNS_OF_WORKER = 20
 """Runs that are listed with a worker; the others are counted."""
@@ -101,14 +103,15 @@ def queues(services: Services, view: LiveView, numbers: Overview, beats: list[Wo
     """The one queue: its depth, its oldest run, and who takes from it."""
     store = services.store
     ready = [run.times["ready_at"] for run in view.runs if _is_ready(run)]
+    heard = [beat for beat in beats if beat.silent_seconds <= HEARD_SECONDS]
     shown: dict[str, Any] = {
         "name": services.settings.queue,
         "depth": services.queue.depth(),
         "ready": len(ready),
         "waiting": view.counts()["waiting"],
         "workers": len(beats),
-        "slots": sum(int(beat.facts.get("slots", 0)) for beat in beats),
-        "busy": sum(int(beat.facts.get("busy", 0)) for beat in beats),
+        "slots": sum(int(beat.facts.get("slots", 0)) for beat in heard),
+        "busy": sum(int(beat.facts.get("busy", 0)) for beat in heard),
         "series": [
             {
                 "minute": minute.minute,

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from web.ops.wording import OUTCOMES, count, duration, milliseconds
+from web.ops.wording import FEW, OUTCOMES, count, duration, few_words, milliseconds
 
 WIDTH, HEIGHT = 600, 120
 SPARK_WIDTH, SPARK_HEIGHT = 160, 22
@@ -101,13 +101,15 @@ def histogram(found: dict[str, Any], name: str) -> Plot:
         low = milliseconds(bounds[slot - 1]) if slot else "0"
         span = f"{low} to {milliseconds(bounds[slot])}" if slot < len(bounds) else f"over {low}"
         shapes.append(_hover(at * step, step, f"{span}: {counts[slot]}"))
-    for mark in ("p50", "p95"):
+    for mark in ("p50", "p95") if found["count"] >= FEW else ():
         place = _place(found.get(f"{mark}_ms"), bounds, first)
         if place is not None:
             line = Markup('<line class="mark-{}" x1="{:.1f}" x2="{:.1f}" y1="0" y2="{}"/>')
             shapes.append(line.format(mark, place * step, place * step, HEIGHT))
     label = f"{name}: {found['count']} runs"
-    if found["count"]:
+    if 0 < found["count"] < FEW:
+        label = f"{name}: {few_words(found)}"
+    elif found["count"]:
         label += (
             f", half within {milliseconds(found['p50_ms'])}, 95 of 100 within {milliseconds(found['p95_ms'])}"
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from shared.runs.access import Actor
 from shared.runs.attention import Attention, Kind, attention
+from shared.runs.interrupts import Question
 from shared.runs.record import RunRecord, rfc3339
 from shared.runs.veil import operator_view_to
 from shared.store.live import thresholds
@@ -19,7 +20,7 @@ def rows_of(store: Store, actor: Actor, run_keys: Iterable[str]) -> list[Row]:
     """The rows of these runs in order, as this actor may read them; those that are gone are left out."""
     records = store.listing.records(list(run_keys))
     leases = store.live.leases_of([record.key for record in records if not record.ended])
-    asked = store.listing.open_questions(records)
+    asked = store.listing.left_open(records)
     now, limits = store.runs.now_ms(), thresholds(store.settings)
     rows = []
     for record in records:
@@ -28,16 +29,16 @@ def rows_of(store: Store, actor: Actor, run_keys: Iterable[str]) -> list[Row]:
     return rows
 
 
-def waiting_for(asked: dict[str, dict[str, Any]], key: str) -> Row:
+def waiting_for(asked: dict[str, list[Question]], key: str) -> Row:
     """The questions of an interrupted run that are open; ``by`` is the queued run that will answer."""
     if key not in asked:
         return {}
     listed = []
-    for interrupt_id, question in sorted(asked[key].items()):
-        one: Row = {"id": interrupt_id}
-        if question.get("expires_at"):
-            one["expires_at"] = rfc3339(int(float(question["expires_at"])))
-        listed.append(one | ({"by": question["by"]} if question.get("by") else {}))
+    for question in asked[key]:
+        one: Row = {"id": question.interrupt_id}
+        if question.expires_at is not None:
+            one["expires_at"] = rfc3339(question.expires_at)
+        listed.append(one | ({"by": question.reserved_by} if question.reserved_by else {}))
     return {"waiting_for": listed}
 
 

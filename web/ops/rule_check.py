@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from shared.protocol.events import Message, parse
-from shared.protocol.parsing import parse_input
+from shared.protocol.parsing import ACCEPTED_DEPTH, parse_input
 from shared.protocol.rules import VerificationError
 from shared.protocol.verifier import Verifier
 from shared.runs.identity import RunIdentity
@@ -28,9 +28,13 @@ def breaks(items: Iterable[dict[str, Any]], identity: RunIdentity, given: bytes 
 
     An event that was refused opened nothing, so what builds on it is found too: the first one is the cause.
     """
-    verifier = Verifier(_messages(given), thread_id=identity.thread_id, run_id=identity.run_id)
+    listed = list(items)
+    messages, answers = _given(given)
+    # Which calls its answers were about is not recorded with the run.
+    answerable = {item["event"].get("toolCallId") for item in listed} if answers else ()
+    verifier = Verifier(messages, thread_id=identity.thread_id, run_id=identity.run_id, answerable=answerable)
     found: dict[int, str] = {}
-    for item in items:
+    for item in listed:
         try:
             verifier.observe(parse(json.dumps(item["event"]).encode()))
         except VerificationError as error:
@@ -40,7 +44,9 @@ def breaks(items: Iterable[dict[str, Any]], identity: RunIdentity, given: bytes 
     return found
 
 
-def _messages(given: bytes | None) -> list[Message]:
+def _given(given: bytes | None) -> tuple[list[Message], bool]:
+    """The request's messages, and whether it answers interrupts."""
     with suppress(ValueError):
-        return list(parse_input(given or b"").messages)
-    return []
+        run_input = parse_input(given or b"", max_depth=ACCEPTED_DEPTH)
+        return list(run_input.messages), bool(run_input.resume)
+    return [], False

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from shared.runs.outcome import FailureCode
 from shared.store.search import filter_of
 from web.ops.events_view import GROUPS
+from web.ops.plant import HEARD_SECONDS
 
 Row = dict[str, Any]
 
@@ -51,6 +52,18 @@ OUTCOMES = {
     "transport_timeout": "provider time-out",
 }
 """Series of the charts, in the order in which they are stacked."""
+
+FEW = 20
+"""Fewer observations have no percentiles worth reading."""
+
+_ACTS = {
+    "terminate": "force stop",
+    "terminated": "force stopped",
+    "shutdown": "shut down",
+    "pause": "pause intake",
+    "resume": "resume intake",
+    "retry": "retry as new run",
+}
 
 CODES = tuple(map(str, FailureCode))
 
@@ -140,6 +153,21 @@ def at(moment: str | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(moment, exact(moment), moment[11:19])
 
 
+def act_word(name: str) -> str:
+    """An act or its result by the word that its button has."""
+    return _ACTS.get(name, name.replace("_", " "))
+
+
+def few_words(numbers: Row) -> str:
+    """A histogram of fewer than ``FEW``: the one value, or the bound that none of them exceeds."""
+    last = max(slot for slot, number in enumerate(numbers["counts"]) if number)
+    if numbers["count"] == 1:
+        return f"one: {milliseconds(numbers['p50_ms'])}"
+    bounds = numbers["bounds_ms"]
+    most = f"all \u2264 {milliseconds(bounds[last])}" if last < len(bounds) else "some longer"
+    return f"{numbers['count']}: {most}"
+
+
 def filter_words(document: Row) -> str:
     """A filter as the audit keeps it, for people."""
     return filter_of(document).words()
@@ -169,9 +197,16 @@ def register(app: Flask) -> None:
         since,
         at,
         filter_words,
+        act_word,
+        few_words,
         glyph,
         badge,
         state_of,
     ):
         app.jinja_env.filters[function.__name__] = function
-    app.jinja_env.globals |= {"STATES": STATES, "groups": GROUPS}
+    app.jinja_env.globals |= {
+        "STATES": STATES,
+        "groups": GROUPS,
+        "FEW": FEW,
+        "HEARD_SECONDS": HEARD_SECONDS,
+    }

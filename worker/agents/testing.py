@@ -14,14 +14,15 @@ from shared.protocol import events as ag
 from shared.protocol.events import Event, RunAgentInput
 from shared.protocol.verifier import VerificationError, Verifier
 from shared.runs.identity import RunIdentity
-from shared.runs.outcome import CANCEL_CAUSES, FailureCode, Outcome, StopCause
+from shared.runs.outcome import Outcome, StopCause
 from worker.agents.base import AgentEntry, Interrupt
 from worker.agents.entries import entry_for
 from worker.cancellation import CancellationToken
 from worker.context import RunContext, Transformer
 from worker.ending import Ending
-from worker.failures import classify, is_transport_timeout
+from worker.failures import classify
 from worker.resources import Resources
+from worker.stops import stopped
 from worker.terminal import TERMINAL, told_by
 
 __all__ = ["CancellationToken", "RecordingSink", "StopCause", "record", "recorded_context", "run_input"]
@@ -165,18 +166,10 @@ async def _awaited(work: Awaitable[Any], resources: Resources) -> Any:
         await asyncio.to_thread(resources.close)
 
 
-_BY_CAUSE = {
-    StopCause.DEADLINE: FailureCode.DEADLINE_EXCEEDED,
-    StopCause.SHUTDOWN: FailureCode.WORKER_SHUTDOWN,
-}
-
-
 def _decided(ctx: RunContext, failure: BaseException | None, returned: Any) -> Outcome:
-    cause = ctx.token.cause if ctx.token.delivered else None
-    if cause in _BY_CAUSE:
-        return Outcome.failed(_BY_CAUSE[cause])
-    if cause in CANCEL_CAUSES and not (failure and is_transport_timeout(failure)):
-        return Outcome.cancelled()
+    stop = stopped(ctx.token, failure)
+    if stop is not None:
+        return stop
     sink = ctx.sink
     refused = sink.refused_terminal if isinstance(sink, RecordingSink) else None
     failure = failure or refused

@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -53,14 +54,12 @@ class ToolError(Exception):
     """
 
 
+@dataclass(frozen=True, slots=True)
 class Arguments:
     """The arguments of one call, checked, or what is wrong with them: ``problem`` is for the model."""
 
-    __slots__ = ("named", "problem")
-
-    def __init__(self, named: dict[str, Any] | None = None, problem: str = "") -> None:
-        self.named = {} if named is None else named
-        self.problem = problem
+    named: dict[str, Any] = field(default_factory=dict)
+    problem: str = ""
 
 
 class Tool(Generic[P, R]):
@@ -106,7 +105,7 @@ class Tool(Generic[P, R]):
             ]
             shown = {"error": "the arguments do not fit the tool", "problems": problems[:MOST_PROBLEMS]}
             return Arguments(problem=json_text(shown))
-        return Arguments({name: getattr(checked, field) for field, name in self._names.items()})
+        return Arguments({name: getattr(checked, member) for member, name in self._names.items()})
 
     def must_ask(self, arguments: Arguments) -> bool:
         """Whether a person has to approve this call first."""
@@ -222,10 +221,10 @@ def _signature(
         if name not in hints:
             raise TypeError(f"the parameter {name} of the tool {tool_name} needs a type")
         # Under another name, because some parameter names are taken in a pydantic model.
-        field = f"field_{len(fields)}"
-        names[field] = name
+        member = f"field_{len(fields)}"
+        names[member] = name
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[field] = (Annotated[hints[name], Field(alias=name)], default)
+        fields[member] = (Annotated[hints[name], Field(alias=name)], default)
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
     try:
         return context_name, names, create_model(tool_name, __config__=config, **fields)

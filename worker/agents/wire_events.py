@@ -64,7 +64,7 @@ def event_of(data: bytes) -> ag.Event:
 def known_event_of(data: bytes, logged: set[str]) -> ag.Event | None:
     """As ``event_of``, but None for a type that this protocol version does not have.
 
-    ``logged`` has the types that were: each is once, because it may come with every token.
+    ``logged`` holds the types already logged: each is logged once, because it may come with every token.
     """
     try:
         return event_of(data)

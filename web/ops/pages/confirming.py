@@ -27,6 +27,7 @@ class Act:
     do: Callable[[Operator, str, str | None], Done]
     danger: bool = False
     reason: bool = True
+    needs_why: bool = False
     typed: bool = False
 
     def typed_for(self, target: str) -> str | None:
@@ -54,6 +55,7 @@ RUN_ACTS = {
             "The record ends now as cancelled. Tools that the agent called may have acted already.",
             lambda operator, key, reason: operator.terminate(key, reason),
             danger=True,
+            needs_why=True,
         ),
         Act(
             "mark-lost",
@@ -64,6 +66,7 @@ RUN_ACTS = {
             "it writes is refused, and its tools may go on acting. The sweep does the same once it is sure.",
             lambda operator, key, reason: operator.mark_lost(key, reason),
             danger=True,
+            needs_why=True,
             typed=True,
         ),
         Act(

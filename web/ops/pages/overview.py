@@ -6,6 +6,7 @@ from typing import Any
 
 from web.ops import plots
 from web.ops.look import Found, Look, Parts, View
+from web.ops.plant import HEARD_SECONDS
 from web.ops.wording import OUTCOMES, UNKNOWN, duration
 
 MOST_AGENTS = 12
@@ -45,7 +46,12 @@ def _parts(look: Look, found: Found) -> Parts:
     return {
         "banner": banner(look, found["banner"]),
         "tiles": look.part("tiles", tiles=_tiles(found)),
-        "attention": look.part("attention", found=found["attention"], total=found["live"]["total"]),
+        "attention": look.part(
+            "attention",
+            found=found["attention"],
+            total=found["live"]["total"],
+            heard=any(worker["silent_seconds"] <= HEARD_SECONDS for worker in found["workers"]),
+        ),
         "charts": look.part("charts", charts=charts, numbers=numbers, outcomes=OUTCOMES),
         "histograms": look.part("histograms", histograms=histograms),
         "agents": look.part("agents", **_agents(numbers["agents"])),
@@ -128,6 +134,8 @@ def _tiles(found: Found) -> list[dict[str, Any]]:
 
 
 def _slots(queue: dict[str, Any]) -> str:
+    if not queue["slots"] and queue["workers"]:
+        return "no worker is heard of"
     return f"{queue['busy']} of {queue['slots']} slots" if queue["slots"] else "no worker"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.runs.identity import KEY_PATTERN
 from web.ops import plots
 from web.ops.look import Found, Look, Parts, View
 from web.ops.pages.overview import banner
@@ -46,10 +47,8 @@ def _queues(look: Look, found: Found) -> Parts:
 
 def _read_bulk(look: Look) -> Found:
     bulk = look.board.bulk(look.args["id"])
-    rows = {
-        row["key"]: row
-        for row in rows_of(look.held.store, look.actor, [one["key"] for one in bulk["results"]])
-    }
+    run_keys = [one["key"] for one in bulk["results"] if KEY_PATTERN.fullmatch(one["key"])]
+    rows = {row["key"]: row for row in rows_of(look.held.store, look.actor, run_keys)}
     results = [one | {"row": rows.get(one["key"])} for one in bulk["results"]]
     return {"bulk": bulk, "results": results, "banner": look.board.banner()}
 
@@ -70,13 +69,17 @@ def _bulk(look: Look, found: Found) -> Parts:
 
 def _read_audit(look: Look) -> Found:
     page = look.board.audit(50, look.args.get("cursor"), look.args.get("run"))
-    return page | {"banner": look.board.banner()}
+    keys = {entry["run"] for entry in page["entries"] if KEY_PATTERN.fullmatch(entry.get("run", ""))}
+    named = {record.key: record for record in look.held.store.listing.records(sorted(keys))}
+    return page | {"named": named, "banner": look.board.banner()}
 
 
 def _audit(look: Look, found: Found) -> Parts:
     return {
         "banner": banner(look, found["banner"]),
-        "audit": look.part("audit_rows", entries=found["entries"], of_run="run" in look.args),
+        "audit": look.part(
+            "audit_rows", entries=found["entries"], named=found["named"], of_run="run" in look.args
+        ),
     }
 
 
