@@ -80,7 +80,7 @@ def barrier() -> None:
 
 
 def slow_program() -> None:
-    subprocess.run([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, timeout=0.01, check=False)
+    subprocess.run([sys.executable, "-c", "import signal; signal.pause()"], timeout=0.01, check=False)
 
 
 def own_error() -> None:
