@@ -117,6 +117,7 @@ def pages(key: str) -> dict[str, str]:
         "queue": "/ops/queues",
         "audit": "/ops/audit",
         "system": "/ops/system",
+        "metrics, 24 hours": "/ops/metrics",
     }
 
 

@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     max_bytes_per_run: int = Field(default=64 * 2**20, gt=0, description="Bytes in one run's log.")
     max_bytes_per_event: int = Field(default=4 * 2**20, gt=0, description="Bytes of one event on the wire.")
     max_bytes_per_request: int = Field(default=8 * 2**20, gt=0, description="Bytes of one request body.")
-    max_input_depth: int = Field(default=100, gt=0, le=180, description="Nesting levels of a request body.")
+    max_input_depth: int = Field(default=100, gt=0, le=128, description="Nesting levels of a request body.")
     max_active_runs_per_actor: int = Field(
         default=200, gt=0, description="Queued and running runs of one actor; a soft limit."
     )

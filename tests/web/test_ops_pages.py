@@ -252,7 +252,7 @@ def test_an_input_as_deep_as_the_limit_allows_is_read(make_app, worker):
     deep: dict[str, Any] = {}
     for _ in range(110):
         deep = {"in": deep}
-    app = make_app(max_input_depth=180)
+    app = make_app(max_input_depth=128)
     Caller(app.test_client()).start_in_background(run_input(forwardedProps=deep))
     _says(worker, "said")
     page = unescape(app.test_client().get(f"/ops/runs/{KEY}?tab=state").text)
