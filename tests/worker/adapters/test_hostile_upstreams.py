@@ -1,4 +1,4 @@
-"""Endpoints that broke the ``remote`` adapter once."""
+"""Endpoints that send what no AG-UI server should, or endlessly much of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What broke a run's ending, its state, its activities and its transformers once."""
+"""Agents and transformers that misuse what they are given: the run ends in order all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Endpoints and tools that broke the chat agent once."""
+"""Endpoints and tools that do what no model and no tool should."""
 
 from __future__ import annotations
 

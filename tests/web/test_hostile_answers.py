@@ -1,4 +1,4 @@
-"""Answers and response schemas that held up a web process, or slipped past the check, once."""
+"""Answers and response schemas made to hold up a web process, or to slip past the check."""
 
 from __future__ import annotations
 
