@@ -13,6 +13,10 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 SOCKET_NOTE = Path(".outlast") / "redis.url"
 """Where a locally started server leaves its address, so that plain ``celery`` and ``flask`` find it."""
 
+EXIT_MISCONFIGURED = 78
+"""Exit status (``EX_CONFIG`` of sysexits.h) of a worker whose agents cannot be loaded: starting it again
+does not help."""
+
 
 def _local_redis_url() -> str:
     try:

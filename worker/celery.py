@@ -25,7 +25,7 @@ if _ROOT not in sys.path:
 
 from shared import logs, tracing  # noqa: E402
 from shared.queue import TASK, make_app  # noqa: E402
-from shared.settings import load  # noqa: E402
+from shared.settings import EXIT_MISCONFIGURED, load  # noqa: E402
 from worker import process  # noqa: E402
 from worker.agents.registry import RegistryError  # noqa: E402
 from worker.driver import Driver  # noqa: E402
@@ -42,10 +42,6 @@ Celery itself looks every 5 s and then waits 10 s more for a result that may be 
 
 LAST_SPANS_SECONDS = 0.2
 """What a worker that has to exit gives a collector of traces."""
-
-EXIT_MISCONFIGURED = 78
-"""Exit status (``EX_CONFIG`` of sysexits.h) of a worker whose agents cannot be loaded: starting it again
-does not help."""
 
 POOLS = {
     "threads": "threads",

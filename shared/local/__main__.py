@@ -15,7 +15,7 @@ from shared.local.console import Console
 from shared.local.readiness import free_port, http_answers, live_runs, redis_listens, worker_is_seen
 from shared.local.server import EmbeddedServer
 from shared.local.supervisor import Supervisor
-from shared.settings import Settings, child_environment, describe, variable
+from shared.settings import EXIT_MISCONFIGURED, Settings, child_environment, describe, variable
 
 ROOT = Path(__file__).parents[2]
 DEFAULT_PORT = 8000
@@ -23,8 +23,6 @@ WEB_GRACE = 8.0
 """Seconds; gunicorn gives requests five, and then ends its workers."""
 AFTER_DRAIN = 3.0
 """Seconds; a worker leaves for certain within two after its drain."""
-MISCONFIGURED = 78
-"""Exit code by which a worker says that its agents cannot be loaded."""
 
 PLACES = (("agents", "/agents"), ("dashboard", "/ops/"), ("API", "/openapi.json"))
 
@@ -81,7 +79,7 @@ def _serve(console: Console, data: Path, wanted_port: int | None) -> int:
         folder=ROOT,
         grace=settings.drain_seconds + AFTER_DRAIN,
         ready=lambda: worker_is_seen(port),
-        misconfigured=MISCONFIGURED,
+        misconfigured=EXIT_MISCONFIGURED,
     )
     web = Plan(
         name="web",

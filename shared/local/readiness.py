@@ -13,39 +13,37 @@ REDIS_PORT = 6379
 
 def http_answers(port: int, path: str) -> bool:
     """Whether a GET on loopback is answered, and not by a refusal (a redirect to a sign-in page is none)."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status < http.client.BAD_REQUEST
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    answer = _get(port, path)
+    return answer is not None and answer[0] < http.client.BAD_REQUEST
 
 
 def worker_is_seen(port: int) -> bool:
     """Whether the web server is ready and does not complain that no worker shows a heartbeat."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    status, body = _get(port, "/health/ready") or (0, b"")
     try:
-        connection.request("GET", "/health/ready")
-        answer = connection.getresponse()
-        body = json.loads(answer.read())
-        topics = [warning["topic"] for warning in body.get("warnings", [])]
-        return answer.status == http.client.OK and "worker" not in topics
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
+        topics = [warning["topic"] for warning in json.loads(body).get("warnings", [])]
+    except (ValueError, LookupError, TypeError, AttributeError):
         return False
-    finally:
-        connection.close()
+    return status == http.client.OK and "worker" not in topics
 
 
 def live_runs(port: int) -> int | None:
     """How many runs workers have in their hands; ``None`` where that is not told."""
+    _, body = _get(port, "/ops/api/workers") or (0, b"")
+    try:
+        return sum(int(worker["runs_total"]) for worker in json.loads(body)["workers"])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _get(port: int, path: str) -> tuple[int, bytes] | None:
+    """Status and body of a GET on loopback; ``None`` when nothing answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     try:
-        connection.request("GET", "/ops/api/workers", headers={"Accept": "application/json"})
-        workers = json.loads(connection.getresponse().read())["workers"]
-        return sum(int(worker["runs_total"]) for worker in workers)
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
         return None
     finally:
         connection.close()

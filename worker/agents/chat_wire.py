@@ -6,7 +6,6 @@ import json
 import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ import orjson
 
 from shared.protocol.events import TokenUsage
 from worker.agents.chat_messages import EXTRA
+from worker.agents.connection import beginning_of
 from worker.agents.event_source import EventSource
 from worker.failures import ProtocolError, ProviderStreamBroken
 
@@ -107,14 +107,7 @@ async def refuse_errors(response: httpx2.Response, secret: str) -> None:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code == 200 and kind not in {"application/json", "text/html"}:
         return
-    body = b""
-    # What can be read of the body is a help; the status is the fact.
-    with suppress(httpx2.TransportError, httpx2.DecodingError):
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) >= _ERROR_BODY_BYTES:
-                break
-    text = body[:_ERROR_BODY_BYTES].decode(errors="replace")
+    text = await beginning_of(response, _ERROR_BODY_BYTES)
     raise ProviderStatusError(sanitised(text, secret), response)
 
 

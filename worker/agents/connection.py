@@ -27,6 +27,18 @@ def new_client(**options: Any) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(verify=trusted(), limits=limits, follow_redirects=False, **options)
 
 
+async def beginning_of(response: httpx2.Response, most: int) -> str:
+    """The first ``most`` bytes of a refusal's body as text, or what of it can be read."""
+    body = b""
+    # What can be read of the body is a help; the status is the fact.
+    with suppress(httpx2.TransportError, httpx2.DecodingError):
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) >= most:
+                break
+    return body[:most].decode(errors="replace")
+
+
 async def read_out(pieces: AsyncIterator[bytes]) -> None:
     """Reads a body behind the mark that ends its stream, so that the connection can serve the next run."""
     with suppress(TimeoutError, httpx2.TransportError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from urllib.parse import quote
 
@@ -20,7 +20,7 @@ from shared import tracing
 from shared.logs import get_logger
 from shared.protocol import events as ag
 from shared.runs.outcome import StopCause
-from worker.agents.connection import new_client, read_out, trusted
+from worker.agents.connection import beginning_of, new_client, read_out, trusted
 from worker.agents.event_source import EventSource
 from worker.agents.threads import private_thread
 from worker.agents.wire_events import known_event_of
@@ -185,18 +185,12 @@ async def _refuse_errors(response: httpx2.Response, headers: Mapping[str, str]) 
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if response.status_code == 200 and kind == "text/event-stream" and coding == "identity":
         return
-    body = b""
+    text = ""
     if coding != "identity":
         # Nobody asked for it, and a few of its bytes may stand for more than there is memory.
         kind = f"{kind}, coded as {coding[:20]},"
     else:
-        # What can be read of the body is a help; the status is the fact.
-        with suppress(httpx2.TransportError, httpx2.DecodingError):
-            async for piece in response.aiter_bytes():
-                body += piece
-                if len(body) >= _REFUSAL_BYTES:
-                    break
-    text = body[:_REFUSAL_BYTES].decode(errors="replace")
+        text = await beginning_of(response, _REFUSAL_BYTES)
     for secret in {part for value in headers.values() for part in (value, value.rpartition(" ")[2])}:
         if len(secret) >= _SECRET_LENGTH:
             text = text.replace(secret, "***")
