@@ -5,23 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shared.local.server import EmbeddedServer
+from tests.journeys.failure_logs import pytest_runtest_makereport  # noqa: F401 - a hook of this folder
 from tests.journeys.stack import Stack
 from tests.openai_endpoint import Endpoint, complete, text
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A failure shows the ends of all logs."""
-    outcome: Any = yield
-    report = outcome.get_result()
-    if report.failed:
-        for stack in Stack.open_stacks:
-            report.sections.append((f"logs in {stack.folder}", stack.report()))
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,14 +14,9 @@ from shared.local.server import EmbeddedServer
 from tests.conftest import wait_for
 from tests.journeys.invariants import check_invariants
 from tests.journeys.stack import Run, Stack
+from tests.stock_client import ask, needs_client
 
-CLIENT = Path(__file__).resolve().parent / "client"
 YES = {"status": "resolved", "payload": {"approved": True}}
-
-needs_node = pytest.mark.skipif(
-    shutil.which("node") is None or not (CLIENT / "node_modules" / "@ag-ui" / "client").is_dir(),
-    reason="needs node, and `npm ci` in tests/journeys/client",
-)
 
 
 @pytest.fixture(scope="module")
@@ -91,24 +83,14 @@ class Talk:
             "threadId": self.runs[0].thread_id,
             "steps": self.steps,
         }
-        done = subprocess.run(
-            ["node", "interrupts.mjs"],
-            cwd=CLIENT,
-            input=json.dumps(asked),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return dict(json.loads(done.stdout))
+        return ask("interrupts.mjs", asked)
 
     def interrupt(self, number: int = 1) -> str:
         """The id of the approval that the first run asks for."""
         return f"approve:{self.runs[0].run_id}-call-{number}"
 
 
-@needs_node
+@needs_client
 def test_the_stock_client_approves_a_tool_and_its_result_keeps_the_calls_id(asking: Stack):
     talk = Talk(asking, "approval").step("Clean up.")
     talk.step(responses={talk.interrupt(): YES}).step("Thanks.")
@@ -126,7 +108,7 @@ def test_the_stock_client_approves_a_tool_and_its_result_keeps_the_calls_id(aski
     assert talk.runs[0].record()["answered_by"] == talk.runs[1].run_id
 
 
-@needs_node
+@needs_client
 def test_the_stock_client_declines_and_the_run_succeeds(asking: Stack):
     talk = Talk(asking, "approval").step("Clean up.")
     talk.step(responses={talk.interrupt(): {"status": "cancelled"}})
@@ -136,7 +118,7 @@ def test_the_stock_client_declines_and_the_run_succeeds(asking: Stack):
     assert talk.runs[1].effects() == []
 
 
-@needs_node
+@needs_client
 def test_the_stock_client_reads_which_entry_does_not_fit_and_answers_again(asking: Stack):
     talk = Talk(asking, "approval").step("Clean up.")
     talk.step(responses={talk.interrupt(): {"status": "resolved", "payload": {"approved": "maybe"}}})
@@ -147,7 +129,7 @@ def test_the_stock_client_reads_which_entry_does_not_fit_and_answers_again(askin
     assert third["outcome"] == "success"
 
 
-@needs_node
+@needs_client
 def test_the_stock_client_gets_past_an_answer_whose_run_failed(asking: Stack):
     talk = Talk(asking, "fails_when_resumed").step("Begin.")
     talk.step(responses={"q": {"status": "resolved"}})
@@ -159,7 +141,7 @@ def test_the_stock_client_gets_past_an_answer_whose_run_failed(asking: Stack):
     assert (past["outcome"], past["pending"]) == ("success", [])
 
 
-@needs_node
+@needs_client
 def test_the_stock_client_abandons_what_has_expired(asking: Stack):
     talk = Talk(asking, "asks_twice").step("Begin.", props={"expires_at": "2001-01-01T00:00:00Z"})
     talk.step(responses={"first": {"status": "resolved", "payload": 1}, "second": {"status": "cancelled"}})

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.journeys.rich_run import BODIES, HISTORY, QUIET, STATE, event
 from tests.journeys.stack import Stack
-
-CLIENT = Path(__file__).resolve().parent / "client"
+from tests.stock_client import ask, needs_client
 
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        shutil.which("node") is None or not (CLIENT / "node_modules" / "@ag-ui" / "client").is_dir(),
-        reason="needs node, and `npm ci` in tests/journeys/client",
-    ),
+    needs_client,
 ]
 
 SCRIPTS = [script for script in BODIES if script != "rich"]
@@ -85,17 +77,7 @@ class Visitor:
 def play(stack: Stack, visitors: list[Visitor]) -> None:
     """Has one Node process play them all, many at once."""
     asked = {"base": f"http://127.0.0.1:{stack.port}", "atOnce": 20, "plans": [one.plan for one in visitors]}
-    done = subprocess.run(
-        ["node", "join.mjs"],
-        cwd=CLIENT,
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = ask("join.mjs", asked, seconds=250)
     assert told["nobodys"] == []
     for one, seen in zip(visitors, told["results"], strict=True):
         one.seen = seen

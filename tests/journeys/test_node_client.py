@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.journeys.invariants import check_invariants
 from tests.journeys.stack import Stack
 from tests.openai_endpoint import Endpoint, Stall, chunk, complete, streamed, text
+from tests.stock_client import ask, needs_client
 
-CLIENT = Path(__file__).resolve().parent / "client"
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("node") is None or not (CLIENT / "node_modules" / "@ag-ui" / "client").is_dir(),
-    reason="needs node, and `npm ci` in tests/journeys/client",
-)
+pytestmark = needs_client
 
 
 def _perform(stack: Stack, *runs: dict[str, Any]) -> list[dict[str, Any]]:
     asked = {"base": f"http://127.0.0.1:{stack.port}", "runs": list(runs)}
-    done = subprocess.run(
-        ["node", "run.mjs"],
-        cwd=CLIENT,
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return list(json.loads(done.stdout)["runs"])
+    told = ask("run.mjs", asked)
+    return list(told["runs"])
 
 
 class Journey:

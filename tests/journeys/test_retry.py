@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,14 +17,9 @@ from tests.client_rules import Client
 from tests.conftest import wait_for
 from tests.journeys.invariants import check_invariants
 from tests.journeys.stack import LOST_WITHIN, Run, Stack
+from tests.stock_client import CLIENT, needs_client
 
-CLIENT = Path(__file__).resolve().parent / "client"
 AGENTS = "agents_under_test:AGENTS,agents_that_retry:AGENTS"
-
-NEEDS_NODE = pytest.mark.skipif(
-    shutil.which("node") is None or not (CLIENT / "node_modules" / "@ag-ui" / "client").is_dir(),
-    reason="needs node, and `npm ci` in tests/journeys/client",
-)
 
 
 @pytest.fixture
@@ -156,7 +150,7 @@ def stock_client(run: Run) -> Iterator[subprocess.Popen[str]]:
         client.wait()
 
 
-@NEEDS_NODE
+@needs_client
 def test_the_stock_client_shows_the_second_attempt_alone(stack: Stack, tmp_path: Path):
     gate = tmp_path / "gate"
     gate.touch()

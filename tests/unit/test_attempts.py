@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import shutil
-import subprocess
-from pathlib import Path
 
 import orjson
 import pytest
@@ -19,11 +15,11 @@ from shared.protocol.attempt import ATTEMPT, starting_over
 from shared.protocol.fold import Fold
 from shared.protocol.verifier import Verifier
 from tests.client_rules import Client
+from tests.stock_client import ask, needs_client
 from tests.unit.random_runs import Author, same
 from tests.unit.rich_runs import HISTORY
 from worker.agents.testing import run_input
 
-CLIENT = Path(__file__).parents[1] / "journeys" / "client"
 UNSEEN = [{"id": "c9", "name": "pay"}]
 
 
@@ -163,10 +159,7 @@ def test_calls_of_a_lost_attempt_are_not_waited_for():
     assert verifier.unanswered_calls == ("c1",)
 
 
-@pytest.mark.skipif(
-    shutil.which("node") is None or not (CLIENT / "node_modules" / "@ag-ui" / "client").is_dir(),
-    reason="needs node, and `npm ci` in tests/journeys/client",
-)
+@needs_client
 def test_the_stock_client_sees_the_second_attempt_only():
     lost = [
         *MESSAGE,
@@ -193,16 +186,8 @@ def test_the_stock_client_sees_the_second_attempt_only():
         "preludes": [],
         "joins": [],
     }
-    done = subprocess.run(
-        ["node", "apply.mjs"],
-        cwd=CLIENT,
-        input=json.dumps({"runs": [asked]}),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
-    (seen,) = json.loads(done.stdout)["runs"]
+    told = ask("apply.mjs", {"runs": [asked]}, seconds=100)
+    (seen,) = told["runs"]
     assert seen["warnings"] == []
     assert seen["messages"] == [SAID, {"id": "run-a2-msg-1", "role": "assistant", "content": "whole"}]
     assert seen["state"] == {}

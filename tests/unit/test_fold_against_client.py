@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
-import subprocess
-from pathlib import Path
 
 import orjson
 import pytest
@@ -15,15 +11,12 @@ from shared.protocol import events as ag
 from shared.protocol import sse
 from shared.protocol.fold import prelude_frames
 from tests.client_rules import Client
+from tests.stock_client import ask, needs_client
 from tests.unit.random_runs import Author, same
 from tests.unit.rich_runs import HISTORY, QUIET, all_runs
 from worker.agents.testing import run_input
 
-CLIENT = Path(__file__).parents[1] / "journeys" / "client"
-pytestmark = pytest.mark.skipif(
-    shutil.which("node") is None or not (CLIENT / "node_modules" / "@ag-ui" / "client").is_dir(),
-    reason="needs node, and `npm ci` in tests/journeys/client",
-)
+pytestmark = needs_client
 
 
 def recorded(name, given, events, choices):
@@ -47,16 +40,8 @@ def recorded(name, given, events, choices):
 
 
 def followed(runs):
-    done = subprocess.run(
-        ["node", "apply.mjs"],
-        cwd=CLIENT,
-        input=json.dumps({"runs": runs}),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
-    return json.loads(done.stdout)["runs"]
+    told = ask("apply.mjs", {"runs": runs}, seconds=100)
+    return told["runs"]
 
 
 @pytest.fixture(scope="module")

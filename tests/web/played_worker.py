@@ -132,3 +132,15 @@ def problem_of(response: TestResponse, status: int, code: str) -> Body:
     assert {"type", "title", "status", "detail", "instance", "code"} <= body.keys()
     assert (body["status"], body["code"]) == (status, code)
     return body
+
+
+def starts(message_id: str = "m") -> Body:
+    return {"type": "TEXT_MESSAGE_START", "messageId": message_id, "role": "assistant"}
+
+
+def says(text: str, message_id: str = "m") -> Body:
+    return {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": text}
+
+
+def ends(message_id: str = "m") -> Body:
+    return {"type": "TEXT_MESSAGE_END", "messageId": message_id}

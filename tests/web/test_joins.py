@@ -17,7 +17,17 @@ from shared.store.answers import Claim
 from shared.store.log import Batch
 from shared.store.store import Store
 from tests.client_rules import Client
-from tests.web.played_worker import Body, Caller, PlayedWorker, key_of, problem_of, run_input
+from tests.web.played_worker import (
+    Body,
+    Caller,
+    PlayedWorker,
+    ends,
+    key_of,
+    problem_of,
+    run_input,
+    says,
+    starts,
+)
 
 EVENTS = "/threads/thread/runs/run/events"
 SNAPSHOT = f"{EVENTS}?mode=snapshot"
@@ -59,18 +69,6 @@ def emit(store: Store, claim: Claim, *events: Body) -> None:
         for at, event in enumerate(events)
     )
     assert store.log.append(Batch(claim.key, claim.execution, first, frames)).state == "ok"
-
-
-def starts(message_id: str = "m") -> Body:
-    return {"type": "TEXT_MESSAGE_START", "messageId": message_id, "role": "assistant"}
-
-
-def says(text: str, message_id: str = "m") -> Body:
-    return {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": text}
-
-
-def ends(message_id: str = "m") -> Body:
-    return {"type": "TEXT_MESSAGE_END", "messageId": message_id}
 
 
 @pytest.fixture

@@ -10,20 +10,17 @@ from shared.protocol import sse
 from shared.store.log import Batch
 from shared.store.store import Store
 from tests.client_rules import Client
-from tests.web.played_worker import Body, Caller, PlayedWorker, key_of, problem_of, run_input
-
-
-def starts(message_id: str = "m") -> Body:
-    return {"type": "TEXT_MESSAGE_START", "messageId": message_id, "role": "assistant"}
-
-
-def says(text: str, message_id: str = "m") -> Body:
-    return {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": text}
-
-
-def ends(message_id: str = "m") -> Body:
-    return {"type": "TEXT_MESSAGE_END", "messageId": message_id}
-
+from tests.web.played_worker import (
+    Body,
+    Caller,
+    PlayedWorker,
+    ends,
+    key_of,
+    problem_of,
+    run_input,
+    says,
+    starts,
+)
 
 CALLING = {
     "id": "a0",

@@ -5,7 +5,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -50,16 +50,9 @@ def tls() -> ssl.SSLContext:
 
 
 @pytest.fixture(autouse=True)
-def _direct_and_quick(monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+def _quick(monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext) -> None:
     # The certificates of the machine, read once for all tests.
     monkeypatch.setattr(httpx2, "create_ssl_context", lambda: tls)
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint() as started:
-        yield started
 
 
 def chat_at(endpoint: Endpoint, **members: Any) -> Chat:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,17 +12,6 @@ from tests.worker.adapters.upstream import FINISHED, STARTED, WHOLE, closing, fr
 from worker.agents.remote import remote
 from worker.agents.testing import record, run_input
 from worker.agents.wire_events import MOST_LOGGED
-
-
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint() as started:
-        yield started
 
 
 def run(endpoint: Endpoint) -> list[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import operator
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import httpx2
@@ -48,14 +47,7 @@ class State(MessagesState):
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("LANGSMITH_TRACING", "false")
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint() as started:
-        yield started
 
 
 def graph_of(*nodes: Any, checkpointer: Any = None) -> Any:

@@ -37,11 +37,6 @@ from worker.cancellation import CancellationToken
 from worker.failures import classify
 
 
-@pytest.fixture(autouse=True)
-def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     with Endpoint([streamed(*WHOLE)]) as started:
